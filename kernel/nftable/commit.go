@@ -19,13 +19,10 @@ const (
 	retryPause = 20 * time.Millisecond
 )
 
-// commit sends the transactions of a plan. While there is more than one, the kernel's state is not known.
+// commit sends the transactions of a plan.
 func (p *Programmer) commit(ctx context.Context, pl *plan, transactions [][]request) error {
 	if pl.err != nil {
 		return pl.err
-	}
-	if len(transactions) > 1 {
-		p.have = nil
 	}
 	for _, t := range transactions {
 		if err := p.transact(ctx, t); err != nil {
@@ -38,7 +35,8 @@ func (p *Programmer) commit(ctx context.Context, pl *plan, transactions [][]requ
 // whole returns the plan as one transaction.
 func (pl *plan) whole() [][]request { return [][]request{pl.between(0, stepCount)} }
 
-// together returns the plan as one transaction, or as two if it has a new set of intervals: see replace.
+// together returns the plan as one transaction, or as two if it has a new set of intervals: see
+// the package comment.
 func (pl *plan) together() [][]request {
 	if pl.newIntervals {
 		return [][]request{pl.between(0, flushChains), pl.between(flushChains, stepCount)}

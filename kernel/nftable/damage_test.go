@@ -65,7 +65,7 @@ func TestSyncRepairsDamage(t *testing.T) {
 		checkRepair(t, p, want, before, d)
 	}
 	r := rand.New(rand.NewPCG(1, 2))
-	for range 20 {
+	for range rounds(20) {
 		var done []string
 		for range 1 + r.IntN(4) {
 			if d := damages[r.IntN(len(damages))]; damaged(t, want, d) {
@@ -129,6 +129,31 @@ func TestApplyAfterDamage(t *testing.T) {
 		if d := kerneltest.Diff(written(t, want), listed(t, "", want)); d != "" {
 			t.Errorf("wanted (-), and what there is (+):\n%s", d)
 		}
+	}
+}
+
+// TestApplyAfterError applies a change that the kernel refuses, and then one that repairs it. Everything of the first
+// change that was valid is then in the kernel.
+func TestApplyAfterError(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	want, p := everything(), open(t)
+	sync(t, p, want)
+	want.Sets["pods4"].Elements["10.1.0.9"] = ""
+	want.Sets["more"] = &nftable.Set{Type: "ipv4_addr", Interval: true, Elements: map[string]string{"10.0.0.0-10.0.0.7": ""}}
+	want.Chains["empty"].Rules = []nftable.Rule{{Text: "ip saddr @more accept"}, {Text: "ip saddr vmap @more"}} // a set is no map
+	changes := nftable.Changes{
+		Chains: map[string]bool{"empty": true}, Sets: map[string]bool{"more": true}, Keys: map[string]map[string]bool{"pods4": {"10.1.0.9": true}},
+	}
+	if _, err := p.Apply(t.Context(), want, changes); err == nil || !strings.Contains(err.Error(), "chain empty: rule ip saddr vmap @more") {
+		t.Errorf("got %v", err)
+	}
+	want.Chains["empty"].Rules = want.Chains["empty"].Rules[:1]
+	if _, err := p.Apply(t.Context(), want, nftable.Changes{Chains: changes.Chains}); err != nil {
+		t.Error(err)
+	}
+	if d := kerneltest.Diff(written(t, want), listed(t, "", want)); d != "" {
+		t.Errorf("wanted (-), and what there is (+):\n%s", d)
 	}
 }
 

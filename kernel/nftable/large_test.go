@@ -15,7 +15,7 @@ import (
 func TestLargeTable(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
-	want, p := large(500, 40), open(t)
+	want, p := large(rounds(500), 40), open(t)
 	sync(t, p, want)
 	if found := sync(t, open(t), want); found != nil {
 		t.Errorf("found %q", found)
@@ -60,7 +60,7 @@ func TestNextToOtherTable(t *testing.T) {
 	stop, done := make(chan struct{}), make(chan error)
 	go func() { done <- changeUntil(t.Context(), stop, busy, other) }()
 	w, p := newWorld(7), open(t)
-	for range 200 {
+	for range rounds(200) {
 		w.begin()
 		w.step()
 		if _, err := p.Apply(t.Context(), w.table, w.changes); err != nil {

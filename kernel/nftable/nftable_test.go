@@ -36,6 +36,14 @@ func sync(t testing.TB, p *nftable.Programmer, want *nftable.Table) []string {
 	return found
 }
 
+// rounds returns how often a test repeats something. Virtual machines emulate the processor, and repeat it less.
+func rounds(n int) int {
+	if os.Getenv("FAIRLEAD_SLOW") != "" {
+		return max(n/10, 1)
+	}
+	return n
+}
+
 // script returns the table as nft(8) reads it.
 func script(t *nftable.Table) string {
 	var b strings.Builder

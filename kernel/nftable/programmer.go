@@ -35,22 +35,22 @@ const (
 )
 
 // Apply changes the parts of the table that the changes name, in one transaction, or in two if there is a new set of
-// intervals. If the kernel's table is not known, or turns out to differ, Apply does what Sync does and returns what that
-// found.
+// intervals. If the kernel's table is not known, or turns out to differ, Apply does what Sync does. It then returns what
+// Sync found, the wanted change included.
 //
-// After an error, what decides about packets is as it was.
+// After an error, what decides about packets is as it was, and the next call of Apply does what Sync does.
 func (p *Programmer) Apply(ctx context.Context, want *Table, changes Changes) (found []string, err error) {
-	if p.have == nil || p.have.family != want.Family || p.have.name != want.Name {
+	have := p.have
+	if p.have = nil; have == nil || have.family != want.Family || have.name != want.Name {
 		return p.Sync(ctx, want)
 	}
-	u, err := p.update(want, changes)
+	u, err := have.update(want, changes)
 	if err != nil {
 		return nil, tableError(want, err)
 	}
 	if u.plan.replace {
 		return p.Sync(ctx, want)
 	}
-	have := p.have
 	err = p.commit(ctx, u.plan, u.plan.together())
 	if isDrift(err) {
 		return p.Sync(ctx, want)

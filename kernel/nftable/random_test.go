@@ -233,7 +233,7 @@ func TestRandomChanges(t *testing.T) {
 	if s, err := strconv.ParseUint(os.Getenv("FAIRLEAD_SEED"), 10, 64); err == nil {
 		seed = s
 	}
-	steps := 400
+	steps := rounds(400)
 	if n, err := strconv.Atoi(os.Getenv("FAIRLEAD_RANDOM")); err == nil {
 		steps = n
 	}

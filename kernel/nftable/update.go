@@ -17,35 +17,39 @@ type elements struct {
 }
 
 // update compares the parts that the changes name.
-func (p *Programmer) update(want *Table, changes Changes) (*update, error) {
+func (s *state) update(want *Table, changes Changes) (*update, error) {
 	u := &update{plan: &plan{state: &state{family: want.Family, name: want.Name}}, sets: map[string]*set{}, chains: map[string]*Chain{}}
 	for name := range changes.Chains {
 		u.chains[name] = clone(want.Chains[name])
-		u.plan.chain(name, p.have.chains[name], u.chains[name])
+		u.plan.chain(name, s.chains[name], u.chains[name])
 	}
-	whole := maps.Clone(changes.Sets)
-	if whole == nil {
-		whole = map[string]bool{}
+	for name := range changes.Sets {
+		if err := u.set(s.sets[name], want, name); err != nil {
+			return nil, err
+		}
 	}
 	for name, keys := range changes.Keys {
-		if p.have.sets[name] == nil || want.Sets[name] == nil {
-			whole[name] = true
+		var err error
+		switch h, w := s.sets[name], want.Sets[name]; {
+		case changes.Sets[name]: // compared already
+		case h == nil || w == nil:
+			err = u.set(h, want, name)
+		default:
+			err = u.keys(h, w, keys)
 		}
-		if !whole[name] {
-			if err := u.keys(p.have.sets[name], want.Sets[name], keys); err != nil {
-				return nil, err
-			}
-		}
-	}
-	for name := range whole {
-		s, err := encodeSet(want, name, want.Sets[name])
 		if err != nil {
 			return nil, err
 		}
-		u.sets[name] = s
-		u.plan.set(p.have.sets[name], s)
 	}
 	return u, nil
+}
+
+// set compares a whole set.
+func (u *update) set(have *set, want *Table, name string) (err error) {
+	if u.sets[name], err = encodeSet(want, name, want.Sets[name]); err == nil {
+		u.plan.set(have, u.sets[name])
+	}
+	return err
 }
 
 // keys compares some elements of a set.
@@ -69,7 +73,7 @@ func (u *update) keys(have *set, want *Set, keys map[string]bool) error {
 	return nil
 }
 
-// merge makes the state that which the update led to.
+// merge adds the changes of an update to the state.
 func (s *state) merge(u *update) {
 	for name, c := range u.chains {
 		if s.chains[name] = c; c == nil {
