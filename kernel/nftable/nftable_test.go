@@ -106,7 +106,8 @@ func scriptFile(t testing.TB, text string) string {
 	return file
 }
 
-// blocks returns nft's list of a table with its sets, chains and elements sorted.
+// blocks returns nft's list of a table with its sets, chains and elements sorted. While the kernel resizes a hash table, a
+// list of it may have an element twice: rhashtable_walk_start in lib/rhashtable.c.
 func blocks(list string) string {
 	list = elementList.ReplaceAllStringFunc(list, func(s string) string {
 		elements := strings.Split(elementList.FindStringSubmatch(s)[1], ",")
@@ -114,7 +115,7 @@ func blocks(list string) string {
 			elements[i] = strings.TrimSpace(elements[i])
 		}
 		slices.Sort(elements)
-		return strings.Join(elements, "\n")
+		return strings.Join(slices.Compact(elements), "\n")
 	})
 	_, body, _ := strings.Cut(strings.TrimSpace(list), "{\n")
 	parts := strings.Split(strings.TrimSuffix(body, "}"), "\t}\n")
