@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -64,6 +65,7 @@ type Agent struct {
 	policy      *enforce.Enforcer    // nil: no network policy
 	status      *status
 	speaker     *bgp.Node
+	saving      sync.WaitGroup // until the last state of the store is on disk
 	kicks       chan struct{}
 	lastReady   string                               // what logReady logged last
 	lastInvalid string                               // what logInvalid logged last
@@ -99,6 +101,7 @@ func Run(ctx context.Context, o Options) error {
 func (a *Agent) run(ctx context.Context) error {
 	defer a.speaker.Stop()
 	ctx, stop := context.WithCancelCause(ctx)
+	defer a.saving.Wait()
 	defer stop(nil)
 	if err := a.start(ctx, stop); err != nil {
 		return err
@@ -157,7 +160,7 @@ func (a *Agent) start(ctx context.Context, stop context.CancelCauseFunc) error {
 		return err
 	}
 	go a.follow(ctx)
-	go a.storeCache.keepOnDisk(ctx)
+	a.saving.Go(func() { a.storeCache.keepOnDisk(ctx) })
 	a.kick() // reconcile from the cache on disk, before the store answers
 	go a.session.Run(ctx)
 	go a.publish.run(ctx)

@@ -43,7 +43,7 @@ func TestRun(t *testing.T) {
 	other := httptest.NewTLSServer(nil)
 	t.Cleanup(other.Close)
 	r := Run(t.Context(), "a", Targets{
-		Seconds:  int(kerneltest.Slow(2 * time.Second).Seconds()), // for TLS handshakes
+		Seconds:  int(kerneltest.Slow(6 * time.Second).Seconds()), // for TLS handshakes
 		Pods:     []Target{{"a", []netip.AddrPort{closed}}, {"b", []netip.AddrPort{b}}, {"c", []netip.AddrPort{a}}, {"d", []netip.AddrPort{closed}}},
 		Hosts:    []Target{{"b", []netip.AddrPort{closed}}},
 		Services: []netip.AddrPort{a, netip.MustParseAddrPort(other.Listener.Addr().String())},
