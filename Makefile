@@ -179,9 +179,9 @@ e2e-start: ## time the start of pods with Fairlead, fused, and with the referenc
 	@sh test/install-packages $(TEST_NEEDS)
 	FAIRLEAD_E2E_START=1 go test -count=1 -v -timeout 60m -run '^TestPodStart$$/$(CLIENT)' ./test/e2e
 
-test-kubernetes: ## the store, the installation and the Helm chart, with the API of a real Kubernetes 1.37 (builds its API server and Helm once)
+test-kubernetes: ## the store, network policy, the installation and the Helm chart, with the API of a real Kubernetes 1.37 (builds its API server and Helm once)
 	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS)
-	FAIRLEAD_KUBERNETES=1 FAIRLEAD_HELM=1 go test -count=1 -v -timeout 60m ./agent/store/kube ./agent/podnetworks ./install/cluster/... ./contrib/kubernetes
+	FAIRLEAD_KUBERNETES=1 FAIRLEAD_HELM=1 go test -count=1 -v -timeout 60m ./agent/store/kube ./agent/podnetworks ./agent/enforce ./install/cluster/... ./contrib/kubernetes
 
 crash-kubernetes: ## kill an agent before and after each of its writes to the Kubernetes API, run two agents of one node, disturb requests at random (N=10 for the first writes; a quarter of an hour; needs root)
 	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS)

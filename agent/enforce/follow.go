@@ -3,8 +3,10 @@ package enforce
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -15,8 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 	v1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/fairlead/fairlead/agent/policy"
@@ -126,8 +130,9 @@ func (f *follower) run(ctx context.Context, config *rest.Config) error {
 	logger := logr.FromSlogHandler(f.e.o.Log.Handler())
 	lw := cache.NewListWatchFromClient(c, f.resource, metav1.NamespaceAll, fields.Everything())
 	if f.optional {
-		lw.ListWithContextFunc = f.listIfKnown(lw.ListWithContextFunc)
+		lw.ListWithContextFunc, lw.WatchFuncWithContext = f.listIfKnown(lw.ListWithContextFunc), f.watchIfKnown(lw.WatchFuncWithContext)
 	}
+	ctx = klog.NewContext(ctx, logger)
 	cache.NewReflectorWithOptions(lw, f.example, f, cache.ReflectorOptions{Name: f.resource, Logger: &logger}).RunWithContext(ctx)
 	return nil
 }
@@ -142,6 +147,27 @@ func (f *follower) listIfKnown(list cache.ListWithContextFunc) cache.ListWithCon
 			return &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: "0"}}, nil
 		}
 		return out, err
+	}
+}
+
+// withoutType is the pause, and up to twice as long, after which the follower asks again for a type that the API does not
+// have.
+const withoutType = time.Minute
+
+// watchIfKnown waits while the API does not have the type. Then the follower lists again. The first watch is not delayed:
+// it stands for a list.
+func (f *follower) watchIfKnown(start cache.WatchFuncWithContext) cache.WatchFuncWithContext {
+	return func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+		w, err := start(ctx, o)
+		if !apierrors.IsNotFound(err) || o.SendInitialEvents != nil {
+			return w, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(withoutType + rand.N(withoutType)):
+			return watch.NewEmptyWatch(), nil
+		}
 	}
 }
 

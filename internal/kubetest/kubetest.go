@@ -177,15 +177,16 @@ func (s *Server) Apply(file string) {
 		}
 		var crd struct {
 			Spec struct {
-				Group string
-				Names struct{ Plural string }
+				Group    string
+				Names    struct{ Plural string }
+				Versions []struct{ Name string }
 			}
 		}
 		if err := yaml.Unmarshal(doc, &crd); err != nil {
 			s.t.Fatal(err)
 		}
 		kerneltest.Within(s.t, time.Minute, func() error {
-			return c.Get().AbsPath("/apis/" + crd.Spec.Group + "/v1alpha1/" + crd.Spec.Names.Plural).Do(context.Background()).Error()
+			return c.Get().AbsPath("/apis/" + crd.Spec.Group + "/" + crd.Spec.Versions[0].Name + "/" + crd.Spec.Names.Plural).Do(context.Background()).Error()
 		})
 	}
 }

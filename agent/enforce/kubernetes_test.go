@@ -1,0 +1,198 @@
+package enforce_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/agent/enforce"
+	"github.com/fairlead/fairlead/internal/kubetest"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// node is a node with an enforcer and the API server of a cluster.
+type node struct {
+	*kubetest.Server
+	t     *testing.T
+	netns string
+	log   *lines
+	stop  func()
+}
+
+// lines is a log that a test reads while the enforcer writes it.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// start runs an enforcer in the node's namespace.
+func (n *node) start() {
+	n.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	n.log = &lines{}
+	e := enforce.New(enforce.Options{Config: n.Config, Node: "n1", Log: slog.New(slog.NewTextHandler(n.log, nil))})
+	go func() { ended <- kerneltest.Inside(n.netns, func() error { return e.Run(ctx) }) }()
+	n.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			n.t.Errorf("the enforcer ended: %v", err)
+		}
+	})
+	n.t.Cleanup(n.stop)
+}
+
+// table returns the rules in the kernel, without counters.
+func (n *node) table() string {
+	out, err := exec.Command("nsenter", "--net="+n.netns, "nft", "list", "table", "inet", "fairlead-policy").CombinedOutput()
+	if err != nil {
+		return "no table"
+	}
+	return kerneltest.Mask(string(out), kerneltest.Counters)
+}
+
+// has waits until the table has a text, or until it has it no more.
+func (n *node) has(text string, want bool) time.Duration {
+	n.t.Helper()
+	return kerneltest.Within(n.t, 20*time.Second, func() error {
+		if have := n.table(); strings.Contains(have, text) != want {
+			return fmt.Errorf("%q in the table is %v, want %v:\n%s\n%s", text, !want, want, have, n.log)
+		}
+		return nil
+	})
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (n *node) create(path, text string) {
+	n.t.Helper()
+	must(n.t, n.Create(path, text))
+}
+
+const pods = "/api/v1/namespaces/shop/pods"
+
+// pod creates a pod with an address.
+func (n *node) pod(name, on, app, addr string) {
+	n.t.Helper()
+	n.create(pods, `{apiVersion: v1, kind: Pod, metadata: {name: `+name+`, labels: {app: `+app+`}}, spec: {nodeName: `+on+`, containers: [{name: c, image: i}]}}`)
+	n.patch(pods+"/"+name+"/status", `{"status": {"phase": "Running", "podIP": "`+addr+`", "podIPs": [{"ip": "`+addr+`"}]}}`)
+}
+
+func (n *node) patch(path, text string) {
+	n.t.Helper()
+	must(n.t, n.Client().Patch("application/strategic-merge-patch+json").AbsPath(path).Body([]byte(text)).Do(context.Background()).Error())
+}
+
+const (
+	networkPolicies = "/apis/networking.k8s.io/v1/namespaces/shop/networkpolicies"
+	clusterPolicies = "/apis/policy.networking.k8s.io/v1alpha2/clusternetworkpolicies"
+)
+
+// TestKubernetes follows a real API server: objects come and go, the API is away, others change the table.
+func TestKubernetes(t *testing.T) {
+	kerneltest.OptIn(t, "FAIRLEAD_KUBERNETES")
+	n := &node{Server: kubetest.Start(t), t: t, netns: kerneltest.Netns(t)}
+	n.Node("n1", []string{"192.0.2.1"})
+	n.Node("n2", []string{"192.0.2.2"})
+	n.create("/api/v1/namespaces", `{apiVersion: v1, kind: Namespace, metadata: {name: shop}}`)
+	n.create("/api/v1/namespaces/shop/serviceaccounts", `{apiVersion: v1, kind: ServiceAccount, metadata: {name: default}}`)
+	n.pod("db", "n1", "db", "10.0.0.1")
+	n.pod("web", "n2", "web", "10.0.1.1")
+	n.create(networkPolicies, `{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: db}, spec: {podSelector: {matchLabels: {app: db}}, ingress: [{from: [{podSelector: {matchLabels: {app: web}}}]}]}}`)
+
+	n.start()
+	n.has("elements = { 10.0.1.1 }", true)
+	n.has("elements = { 10.0.0.1 : goto ingress-", true)
+
+	// A pod that joins, one that ends, and an address that the next pod gets while the old one still exists.
+	n.pod("web2", "n2", "web", "10.0.1.2")
+	n.has("10.0.1.2", true)
+	n.patch(pods+"/web2/status", `{"status": {"phase": "Succeeded"}}`)
+	n.has("10.0.1.2", false)
+	time.Sleep(1100 * time.Millisecond) // creation times are in seconds
+	n.pod("next", "n2", "other", "10.0.1.1")
+	n.has("10.0.1.1", false)
+	// At once, as the kubelet does at the end of a pod.
+	must(t, n.Client().Delete().AbsPath(pods, "next").Param("gracePeriodSeconds", "0").Do(t.Context()).Error())
+	n.has("10.0.1.1", true)
+
+	// Somebody else empties a chain.
+	before := n.table()
+	kerneltest.In(t, n.netns, "nft", "flush", "chain", "inet", "fairlead-policy", "ingress")
+	if took := n.has("ip daddr vmap @ingress4", true); took > kerneltest.Slow(time.Second) {
+		t.Errorf("the repair took %v", took)
+	}
+	if have := n.table(); have != before {
+		t.Errorf("after the repair:\n%s", kerneltest.Diff(before, have))
+	}
+	if !strings.Contains(n.log.String(), "are repaired") {
+		t.Errorf("the repair was not logged:\n%s", n.log)
+	}
+
+	// A restart changes nothing, also while the API is away.
+	n.stop()
+	if have := n.table(); have != before {
+		t.Errorf("after the end:\n%s", kerneltest.Diff(before, have))
+	}
+	n.Stop()
+	n.start()
+	time.Sleep(2 * time.Second)
+	if have := n.table(); have != before {
+		t.Errorf("while the API is away:\n%s", kerneltest.Diff(before, have))
+	}
+	n.Restart()
+	kerneltest.Within(t, time.Minute, func() error {
+		return n.Create(networkPolicies, `{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: two}, spec: {podSelector: {}, policyTypes: [Egress]}}`)
+	})
+	n.has("elements = { 10.0.0.1 : goto egress-", true)
+
+	// The type ClusterNetworkPolicy comes later.
+	n.Apply(crd(t))
+	n.create(clusterPolicies, `{apiVersion: policy.networking.k8s.io/v1alpha2, kind: ClusterNetworkPolicy, metadata: {name: all}, spec: {tier: Admin, priority: 1, subject: {namespaces: {}}, ingress: [{action: Deny, from: [{namespaces: {}}]}]}}`)
+	kerneltest.Within(t, 3*time.Minute, func() error {
+		if have := n.table(); !strings.Contains(have, "ClusterNetworkPolicy all ingress[0]") {
+			return errors.New(have + n.log.String())
+		}
+		return nil
+	})
+	n.Delete(networkPolicies, "db")
+	n.Delete(networkPolicies, "two")
+	n.Delete(clusterPolicies, "all")
+	n.has("goto", false)
+}
+
+// crd returns the file with the definition of ClusterNetworkPolicy.
+func crd(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/network-policy-api").Output()
+	must(t, err)
+	file := strings.TrimSpace(string(out)) + "/config/crd/experimental/policy.networking.k8s.io_clusternetworkpolicies.yaml"
+	_, err = os.Stat(file)
+	must(t, err)
+	return file
+}
