@@ -143,6 +143,9 @@ func (c *Compiler) chain(name string, policies []string, build func(*builder)) s
 	if c.chains[name] == nil {
 		ch := &chain{name: name, policies: policies, build: build}
 		c.chains[name] = ch
+		for _, id := range policies {
+			include(c.chainsWith, id, name)
+		}
 		c.fill(ch)
 	}
 	return name
@@ -190,6 +193,9 @@ func (c *Compiler) dropChain(name string) {
 		return
 	}
 	delete(c.chains, name)
+	for _, id := range ch.policies {
+		exclude(c.chainsWith, id, name)
+	}
 	delete(c.table.Chains, name)
 	c.changes.Chains[name] = true
 	for _, x := range ch.shared {

@@ -24,12 +24,14 @@ type Compiler struct {
 	policies   map[string]*rules            // by ID
 	subjects   map[string]map[string]*rules // policies by the namespace of their subject; "": others
 
-	local    map[string]*profiles          // of this node's endpoints, by endpoint
-	families [2]bool                       // that this node's endpoints have: IPv4, IPv6
-	shared   map[string]*shared            // by name
-	anchors  map[anchor]map[string]*shared // those with endpoints, by name
-	members  map[string]member             // of shared, by endpoint
-	chains   map[string]*chain             // profiles and policies, by name
+	local      map[string]*profiles          // of this node's endpoints, by endpoint
+	localIn    map[string]map[string]bool    // keys of local, by namespace
+	families   [2]bool                       // that this node's endpoints have: IPv4, IPv6
+	shared     map[string]*shared            // by name
+	anchors    map[anchor]map[string]*shared // those with endpoints, by name
+	members    map[string]member             // of shared, by endpoint
+	chainsWith map[string]map[string]bool    // names of chains, by the policies whose rules they contain
+	chains     map[string]*chain             // profiles and policies, by name
 
 	table   *nftable.Table
 	changes nftable.Changes
@@ -39,7 +41,7 @@ type Compiler struct {
 func New(node string) *Compiler {
 	c := &Compiler{
 		node: node, namespaces: map[string]map[string]string{}, endpoints: newEndpoints(), nodes: map[string]*Node{}, nodeAddrs: map[netip.Addr]int{},
-		policies: map[string]*rules{}, subjects: map[string]map[string]*rules{}, local: map[string]*profiles{},
+		policies: map[string]*rules{}, subjects: map[string]map[string]*rules{}, local: map[string]*profiles{}, localIn: map[string]map[string]bool{}, chainsWith: map[string]map[string]bool{},
 		shared: map[string]*shared{}, anchors: map[anchor]map[string]*shared{}, members: map[string]member{}, chains: map[string]*chain{},
 		table: nftable.New("inet", TableName),
 	}
@@ -247,18 +249,38 @@ func (c *Compiler) setPolicy(p *rules) {
 // policyChanged updates the profiles of this node's endpoints that a policy selects or selected, and the chains that
 // contain its rules.
 func (c *Compiler) policyChanged(old, now *rules) {
-	for _, key := range slices.Sorted(maps.Keys(c.local)) {
-		l := c.local[key]
-		if old != nil && c.selects(old, l.endpoint) || now != nil && c.selects(now, l.endpoint) {
-			c.setProfiles(l, c.profilesOf(l.endpoint))
+	touched := map[string]bool{}
+	for _, p := range []*rules{old, now} {
+		if p == nil {
+			continue
 		}
+		if p.subject.namespace != "" {
+			c.addSelected(touched, p, c.localIn[p.subject.namespace])
+		} else {
+			for _, keys := range c.localIn {
+				c.addSelected(touched, p, keys)
+			}
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(touched)) {
+		l := c.local[key]
+		c.setProfiles(l, c.profilesOf(l.endpoint))
 	}
 	if now == nil {
 		return
 	}
-	for _, ch := range sortedValues(c.chains) {
-		if slices.Contains(ch.policies, now.id) {
+	for _, name := range slices.Sorted(maps.Keys(c.chainsWith[now.id])) {
+		if ch := c.chains[name]; ch != nil {
 			c.fill(ch)
+		}
+	}
+}
+
+// addSelected adds those of this node's endpoints that a policy selects.
+func (c *Compiler) addSelected(to map[string]bool, p *rules, keys map[string]bool) {
+	for key := range keys {
+		if c.selects(p, c.local[key].endpoint) {
+			to[key] = true
 		}
 	}
 }

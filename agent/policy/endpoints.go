@@ -2,6 +2,8 @@ package policy
 
 import (
 	"cmp"
+	"iter"
+	"maps"
 	"net/netip"
 	"strings"
 )
@@ -66,18 +68,48 @@ func (s *endpoints) sharing(addrs []netip.Addr) map[string]bool {
 	return out
 }
 
-// candidates returns endpoints of which a selector may select some, and that contain all that it selects.
-func (s *endpoints) candidates(p podSelector) (keys map[string]bool, all bool) {
-	keys, all = nil, true
-	if p.namespace != "" {
-		keys, all = s.byNamespace[p.namespace], false
-	}
+// candidates returns a list of endpoints that contains all that a selector selects: those with a label that it requires, or
+// those of the namespaces that it selects, whichever is shorter.
+func (c *Compiler) candidates(p podSelector) iter.Seq[string] {
+	list, size := maps.Keys(c.endpoints.byKey), len(c.endpoints.byKey)
 	if v, ok := p.pods.equality(); ok {
-		if with := s.byLabel[v]; all || len(with) < len(keys) {
-			keys, all = with, false
+		with := c.endpoints.byLabel[v]
+		list, size = maps.Keys(with), len(with)
+	}
+	switch {
+	case p.namespace != "":
+		if in := c.endpoints.byNamespace[p.namespace]; len(in) < size {
+			list = maps.Keys(in)
+		}
+	case len(p.namespaces) > 0:
+		if names, total := c.namespacesOf(p.namespaces); total < size {
+			list = c.inNamespaces(names)
 		}
 	}
-	return keys, all
+	return list
+}
+
+// namespacesOf returns the namespaces with some labels, and the number of their endpoints.
+func (c *Compiler) namespacesOf(s labelSelector) (names []string, endpoints int) {
+	for name, labels := range c.namespaces {
+		if s.matches(labels) {
+			names = append(names, name)
+			endpoints += len(c.endpoints.byNamespace[name])
+		}
+	}
+	return names, endpoints
+}
+
+func (c *Compiler) inNamespaces(names []string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, name := range names {
+			for key := range c.endpoints.byNamespace[name] {
+				if !yield(key) {
+					return
+				}
+			}
+		}
+	}
 }
 
 func include[K, V comparable](m map[K]map[V]bool, key K, v V) {

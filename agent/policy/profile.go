@@ -29,8 +29,12 @@ func (c *Compiler) updateLocal(key string, e *Endpoint, addrs []netip.Addr) {
 	if l == nil {
 		l = &profiles{}
 		c.local[key] = l
+		include(c.localIn, e.Namespace, key)
 	}
 	touched := append(slices.Clone(l.addrs), addrs...)
+	if e == nil {
+		exclude(c.localIn, l.endpoint.Namespace, key)
+	}
 	l.endpoint, l.addrs = e, slices.Clone(addrs)
 	if e != nil {
 		_, known := c.namespaces[e.Namespace]

@@ -60,13 +60,7 @@ func (c *Compiler) podSet(s podSelector) *shared {
 			return s.matches(e.Namespace, known, labels, e.Labels)
 		}
 		x.elements = func(_ *Endpoint, a netip.Addr) []string { return []string{a.String()} }
-		keys, all := c.endpoints.candidates(s)
-		if all {
-			for key := range c.endpoints.byKey {
-				c.join(x, key)
-			}
-		}
-		for key := range keys {
+		for key := range c.candidates(s) {
 			c.join(x, key)
 		}
 	})
