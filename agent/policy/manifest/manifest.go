@@ -15,6 +15,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/json"
 	v1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
 	strict "sigs.k8s.io/yaml"
 
@@ -94,8 +95,14 @@ func (l *loader) object(text []byte) error {
 		}
 		return nil
 	}
-	// An unknown key is an error: a misspelt one would change what the policy means.
-	if err := strict.UnmarshalStrict(text, o); err != nil {
+	// As in the API server, an unknown key is an error, and so is one with other capitals.
+	raw, err := strict.YAMLToJSONStrict(text)
+	if err == nil {
+		var unknown []error
+		unknown, err = json.UnmarshalStrict(raw, o)
+		err = errors.Join(append(unknown, err)...)
+	}
+	if err != nil {
 		return fmt.Errorf("%s %s: %w", head.Kind, o.GetName(), err)
 	}
 	switch head.Kind {
