@@ -26,7 +26,7 @@ VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 FEATURES := $(CURDIR)/bin/features
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo demo-cluster test test-vm race stress mutate churn churn-cluster soak crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale bench-flannel test-flannel trace leases image pictures release test-release vulncheck compat e2e e2e-start e2e-kubernetes e2e-pod-networks test-kubernetes crash-kubernetes bench-kubernetes bench-pods conformance e2e-flannel kubernetes kubernetes-down cyclonus bench-policy clean
+.PHONY: help build demo demo-cluster test test-vm race stress mutate churn churn-cluster soak crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale bench-flannel test-flannel trace leases image pictures release test-release vulncheck compat e2e e2e-start e2e-kubernetes e2e-pod-networks test-kubernetes crash-kubernetes bench-kubernetes bench-pods conformance e2e-flannel kubernetes kubernetes-down cyclonus network-policy-api bench-policy clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -167,6 +167,9 @@ bench-policy: ## time changes of network policy on one node, from the event to t
 
 cyclonus: ## compare the evaluator of policy, and the kernel with the compiled tables, with Cyclonus in its 230 generated cases, each port of each pair of pods, IPv4 and IPv6 (builds Cyclonus once; needs root)
 	FAIRLEAD_CYCLONUS=1 go test -count=1 -v -timeout 20m ./test/cyclonus
+
+network-policy-api: ## compare the evaluator of policy with what the conformance tests of ClusterNetworkPolicy expect, IPv4 and IPv6, without a cluster (builds them once)
+	FAIRLEAD_NETWORK_POLICY_API=1 go test -count=1 -v -timeout 20m -run '^TestNetworkPolicyAPI$$' ./test/networkpolicyapi
 
 compat: ## compare with the reference plugins in both directions; writes docs/compatibility.md
 	@sh test/install-packages $(TEST_NEEDS) $(VM_NEEDS)

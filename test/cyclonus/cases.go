@@ -12,13 +12,8 @@ package cyclonus
 import (
 	"crypto/sha256"
 	_ "embed"
-	"encoding/json"
 	"fmt"
-	"net/netip"
-	"os/exec"
 	"strconv"
-
-	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/fairlead/fairlead/agent/policy"
 	"github.com/fairlead/fairlead/test/fromsource"
@@ -63,84 +58,7 @@ func Cases(family int) ([]Case, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := exec.Command(program, strconv.Itoa(family)).Output()
-	if err != nil {
-		return nil, fmt.Errorf("%s %d: %w", program, family, err)
-	}
-	var cases []printedCase
-	if err := json.Unmarshal(out, &cases); err != nil {
-		return nil, fmt.Errorf("%s %d: %w", program, family, err)
-	}
-	return convert(cases)
-}
-
-// printedCase is a case as the program dump prints it.
-type printedCase struct {
-	Description string
-	Tags        []string
-	Steps       []printedStep
-}
-
-type printedStep struct {
-	Namespaces map[string]map[string]string
-	Pods       []printedPod
-	Policies   []*networkingv1.NetworkPolicy
-	Cells      []struct {
-		From, To        string
-		Protocol        string
-		Port            uint16
-		Egress, Ingress bool
-	}
-}
-
-type printedPod struct {
-	Namespace, Name string
-	Labels          map[string]string
-	IP              netip.Addr
-	Containers      []struct {
-		PortName, Protocol string
-		Port               uint16
-	}
-}
-
-func convert(cases []printedCase) ([]Case, error) {
-	var out []Case
-	for _, c := range cases {
-		converted := Case{Name: c.Description, Tags: c.Tags}
-		for _, s := range c.Steps {
-			step, err := s.step()
-			if err != nil {
-				return nil, fmt.Errorf("case %q: %w", c.Description, err)
-			}
-			converted.Steps = append(converted.Steps, step)
-		}
-		out = append(out, converted)
-	}
-	return out, nil
-}
-
-// step puts all pods on one node, whose addresses are in no policy.
-func (s printedStep) step() (Step, error) {
-	const node = "node"
-	w := &policy.World{Namespaces: s.Namespaces, Policies: s.Policies, Nodes: []*policy.Node{{
-		Name: node, Addresses: []netip.Addr{netip.MustParseAddr("172.16.0.1"), netip.MustParseAddr("fd01::1")}}}}
-	addresses := map[string]netip.Addr{}
-	for _, p := range s.Pods {
-		e := &policy.Endpoint{Namespace: p.Namespace, Name: p.Name, Node: node, Labels: p.Labels, Addresses: []netip.Addr{p.IP}}
-		for _, c := range p.Containers {
-			e.Ports = append(e.Ports, policy.NamedPort{Name: c.PortName, Protocol: c.Protocol, Number: c.Port})
-		}
-		w.Endpoints = append(w.Endpoints, e)
-		addresses[p.Namespace+"/"+p.Name] = p.IP
-	}
-	step := Step{World: w}
-	for _, c := range s.Cells {
-		src, dst := addresses[c.From], addresses[c.To]
-		if !src.IsValid() || !dst.IsValid() {
-			return Step{}, fmt.Errorf("a cell from %s to %s, and no such pods", c.From, c.To)
-		}
-		packet := policy.Packet{Src: src, Dst: dst, Protocol: c.Protocol, Port: c.Port}
-		step.Cells = append(step.Cells, Cell{c.From, c.To, packet, c.Egress, c.Ingress})
-	}
-	return step, nil
+	var cases []Case
+	err = fromsource.Decode(&cases, program, strconv.Itoa(family))
+	return cases, err
 }

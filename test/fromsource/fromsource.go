@@ -2,6 +2,9 @@
 package fromsource
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -28,4 +31,16 @@ func Program(dir, name, module, pkg, prepare string) (string, error) {
 		cmd.Env = append(os.Environ(), "GOFLAGS=-mod=readonly", "CGO_ENABLED=0", "GOWORK=off")
 		return cmd
 	})
+}
+
+// Decode runs a program and decodes the JSON value at the beginning of its output.
+func Decode(out any, program string, args ...string) error {
+	raw, err := exec.Command(program, args...).Output()
+	if err == nil {
+		err = json.NewDecoder(bytes.NewReader(raw)).Decode(out)
+	}
+	if err != nil {
+		return fmt.Errorf("%s %v: %w", program, args, err)
+	}
+	return nil
 }

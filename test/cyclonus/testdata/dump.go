@@ -17,23 +17,51 @@ import (
 )
 
 type testCase struct {
-	Description string
-	Tags        []string
-	Steps       []step
+	Name  string
+	Tags  []string
+	Steps []step
 }
 
 type step struct {
+	World world
+	Cells []cell
+}
+
+type world struct {
 	Namespaces map[string]map[string]string
-	Pods       []*probe.Pod
+	Endpoints  []endpoint
+	Nodes      []node
 	Policies   []*networkingv1.NetworkPolicy
-	Cells      []cell
+}
+
+type endpoint struct {
+	Namespace, Name, Node string
+	Labels                map[string]string
+	Addresses             []string
+	Ports                 []port
+}
+
+type port struct {
+	Name     string
+	Protocol v1.Protocol
+	Number   int
+}
+
+type node struct {
+	Name      string
+	Addresses []string
 }
 
 type cell struct {
 	From, To        string
-	Protocol        v1.Protocol
-	Port            int
+	Packet          packet
 	Egress, Ingress bool
+}
+
+type packet struct {
+	Src, Dst string
+	Protocol v1.Protocol
+	Port     int
 }
 
 // state is the cluster in which the steps of a case run.
@@ -107,9 +135,24 @@ func (s *state) steps(c *generator.TestCase) ([]step, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, step{s.resources.Namespaces, s.resources.Pods, slices.Clone(s.policies), cells})
+		out = append(out, step{s.world(), cells})
 	}
 	return out, nil
+}
+
+// world puts all pods on one node, whose addresses are in no policy.
+func (s *state) world() world {
+	const name = "node"
+	w := world{Namespaces: s.resources.Namespaces, Policies: slices.Clone(s.policies)}
+	w.Nodes = []node{{name, []string{"172.16.0.1", "fd01::1"}}}
+	for _, p := range s.resources.Pods {
+		e := endpoint{p.Namespace, p.Name, name, p.Labels, []string{p.IP}, nil}
+		for _, c := range p.Containers {
+			e.Ports = append(e.Ports, port{c.PortName, c.Protocol, c.Port})
+		}
+		w.Endpoints = append(w.Endpoints, e)
+	}
+	return w
 }
 
 func (s *state) act(a *generator.Action) (err error) {
@@ -169,8 +212,8 @@ func (s *state) cells(c *generator.ProbeConfig) ([]cell, error) {
 		sort.Strings(keys)
 		for _, k := range keys {
 			r := results[k]
-			out = append(out, cell{pair.From, pair.To, r.Job.Protocol, r.Job.ResolvedPort,
-				*r.Egress == probe.ConnectivityAllowed, *r.Ingress == probe.ConnectivityAllowed})
+			p := packet{r.Job.FromIP, r.Job.ToIP, r.Job.Protocol, r.Job.ResolvedPort}
+			out = append(out, cell{pair.From, pair.To, p, *r.Egress == probe.ConnectivityAllowed, *r.Ingress == probe.ConnectivityAllowed})
 		}
 	}
 	return out, nil
