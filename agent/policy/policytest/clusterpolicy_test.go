@@ -44,6 +44,8 @@ func TestClusterNetworkPolicy(t *testing.T) {
 		{"the first matching rule of a policy decides",
 			[]string{rules(admin, `ingress: [{action: Deny, from: [{pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: web}}}}]}, {action: Accept, from: [{namespaces: {}}]}]`), closed},
 			[]string{"y/d > x/a TCP 80"}, []string{"y/c > x/a TCP 80"}},
+		{"a Deny rule for other labels", []string{rules(admin, `ingress: [{action: Deny, from: [{pods: {podSelector: {matchExpressions: [{key: app, operator: DoesNotExist}]}}}]}]`)},
+			[]string{"y/c > x/a TCP 80", "x/b > x/a TCP 80"}, []string{"y/d > x/a TCP 80"}},
 		{"no implicit isolation", []string{rules(admin, `ingress: [{action: Accept, from: [{namespaces: {matchLabels: {team: blue}}}]}]`)},
 			[]string{"y/c > x/a TCP 80", "x/b > x/a TCP 80", "203.0.113.1 > x/a TCP 80"}, nil},
 		{"a pods subject needs both selectors",
