@@ -121,7 +121,7 @@ func TestPorts(t *testing.T) {
 			[]string{"y/c > x/a TCP 80", "y/c > x/a TCP 81", "y/c > x/a TCP 82"}, []string{"y/c > x/a TCP 79", "y/c > x/a TCP 83", "y/c > x/a UDP 81"}},
 		{"a range of one port", ingress(`[{port: 65535, endPort: 65535}]`), []string{"y/c > x/a TCP 65535"}, []string{"y/c > x/a TCP 65534"}},
 		{"a named port resolves per destination", ingress(`[{port: http}]`),
-			[]string{"y/c > x/a TCP 80", "y/c > x/b TCP 8080"}, []string{"y/c > x/a TCP 8080", "y/c > x/b TCP 80", "y/c > x/a UDP 80"}},
+			[]string{"y/c > x/a TCP 80", "y/c > x/b TCP 8080", "203.0.113.1 > x/a TCP 80"}, []string{"y/c > x/a TCP 8080", "y/c > x/b TCP 80", "y/c > x/a UDP 80"}},
 		{"a named port needs its protocol", ingress(`[{port: dns}, {protocol: SCTP, port: http}]`), nil, []string{"y/c > x/a UDP 53", "y/c > x/a TCP 53", "y/c > x/a SCTP 80"}},
 		{"a named port in egress resolves at the destination", egress(`[{port: http}, {port: http, protocol: SCTP}]`),
 			[]string{"x/a > x/b TCP 8080", "x/a > y/c SCTP 80"}, []string{"x/a > x/b TCP 80", "x/a > y/c TCP 80", "x/a > y/d TCP 80", "x/a > 203.0.113.1 TCP 80"}},
