@@ -10,8 +10,8 @@ import (
 
 	"github.com/fairlead/fairlead/agent/policy"
 	"github.com/fairlead/fairlead/agent/policy/policytest"
-	"github.com/fairlead/fairlead/agent/policy/policytest/router"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/kernel/kerneltest/router"
 	"github.com/fairlead/fairlead/kernel/nftable"
 )
 
@@ -82,17 +82,17 @@ func oneNode(w *policy.World) *policy.World {
 func compareKernel(t *testing.T, r *router.Router, random *rand.Rand, w *policy.World, table *nftable.Table, where string) {
 	t.Helper()
 	n := nodes{w: w}
-	var list []policy.Packet
+	var list []router.Packet
 	for range packetsPerWorld {
 		p := policytest.Packet(random, w)
 		if router.Sendable(p.Src) && router.Sendable(p.Dst) && !n.has(node0, p.Src) && !n.has(node0, p.Dst) && n.known(p.Src) && n.known(p.Dst) {
-			list = append(list, p)
+			list = append(list, router.Packet(p))
 		}
 	}
 	passed := r.Send(list)
 	for _, p := range list {
-		if want := policytest.Decide(w, p); passed[p] != want.Allowed() {
-			compiled, err := policy.Decide(table, p)
+		if want := policytest.Decide(w, policy.Packet(p)); passed[p] != want.Allowed() {
+			compiled, err := policy.Decide(table, policy.Packet(p))
 			raw, _ := json.MarshalIndent(w, "", " ")
 			t.Fatalf("%s: %+v: passed is %v, want %+v, compiled %+v (%v)\n%s\n%s", where, p, passed[p], want, compiled, err, raw, kerneltest.Run(t, "nft", "list", "ruleset"))
 		}

@@ -121,11 +121,12 @@ func TestOnlyKernelImportsUnix(t *testing.T) {
 func TestNetlinkSockets(t *testing.T) {
 	t.Parallel()
 	allowed := map[string]string{
-		"kernel/netlink":    "netlink.Dial",
-		"kernel/packet":     "DHCP, ICMP",
-		"kernel/reconcile":  "a netlink socket that receives events",
-		"kernel/wireguard":  "a UNIX socket to a process",
-		"kernel/kerneltest": "tests",
+		"kernel/netlink":           "netlink.Dial",
+		"kernel/packet":            "DHCP, ICMP",
+		"kernel/reconcile":         "a netlink socket that receives events",
+		"kernel/wireguard":         "a UNIX socket to a process",
+		"kernel/kerneltest":        "tests",
+		"kernel/kerneltest/router": "packets of tests",
 	}
 	for _, dir := range goList(t, "-f", "{{.Dir}}", "./kernel/...") {
 		rel, err := filepath.Rel(root(t), dir)

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/agent/policy"
-	"github.com/fairlead/fairlead/agent/policy/policytest/router"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/kernel/kerneltest/router"
 )
 
 // TestKernel sends the packet of each cell of Cyclonus' cases through the kernel, with the compiled table. All pods are on
@@ -48,14 +48,14 @@ func forward(t *testing.T, host *router.Router, where string, s Step) int {
 	if _, err := host.Table.Sync(t.Context(), policy.Compile(&w, node)); err != nil {
 		t.Fatalf("%s: %v", where, err)
 	}
-	var list []policy.Packet
+	var list []router.Packet
 	for _, c := range s.Cells {
-		list = append(list, c.Packet)
+		list = append(list, router.Packet(c.Packet))
 	}
 	passed := host.Send(list)
 	for _, c := range s.Cells {
-		if passed[c.Packet] != c.Allowed() {
-			t.Errorf("%s, %s to %s %s %d: passed is %v, want %v", where, c.From, c.To, c.Packet.Protocol, c.Packet.Port, passed[c.Packet], c.Allowed())
+		if passed[router.Packet(c.Packet)] != c.Allowed() {
+			t.Errorf("%s, %s to %s %s %d: passed is %v, want %v", where, c.From, c.To, c.Packet.Protocol, c.Packet.Port, passed[router.Packet(c.Packet)], c.Allowed())
 		}
 	}
 	return len(list)

@@ -12,10 +12,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fairlead/fairlead/agent/policy"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 	"github.com/fairlead/fairlead/kernel/nftable"
 )
+
+// Packet is the first packet of a connection. Its fields are those of policy.Packet.
+type Packet struct {
+	Src, Dst netip.Addr
+	Protocol string // "TCP", "UDP", "SCTP" or "ICMP"
+	Port     uint16 // destination
+}
 
 // Router is a host that forwards packets from one link to another. It has no address itself.
 type Router struct {
@@ -82,9 +88,9 @@ func packetSocket(link string) (fd, index int, err error) {
 }
 
 // Send sends packets, and reports which of them the router forwarded.
-func (r *Router) Send(packets []policy.Packet) map[policy.Packet]bool {
+func (r *Router) Send(packets []Packet) map[Packet]bool {
 	r.t.Helper()
-	passed := map[policy.Packet]bool{}
+	passed := map[Packet]bool{}
 	for few := range slices.Chunk(packets, atOnce) {
 		r.send(few, passed)
 	}
@@ -95,14 +101,14 @@ func (r *Router) Send(packets []policy.Packet) map[policy.Packet]bool {
 const atOnce = 64
 
 // send sends packets, and adds those that the router forwarded.
-func (r *Router) send(packets []policy.Packet, passed map[policy.Packet]bool) {
+func (r *Router) send(packets []Packet, passed map[Packet]bool) {
 	r.t.Helper()
-	numbers := map[uint16]policy.Packet{}
+	numbers := map[uint16]Packet{}
 	for _, p := range packets {
 		numbers[r.one(p)] = p
 	}
 	// No policy is about this packet. What has not arrived before it was dropped.
-	last := r.one(policy.Packet{Src: netip.MustParseAddr("198.51.100.1"), Dst: netip.MustParseAddr("198.51.100.2"), Protocol: "UDP", Port: 9})
+	last := r.one(Packet{Src: netip.MustParseAddr("198.51.100.1"), Dst: netip.MustParseAddr("198.51.100.2"), Protocol: "UDP", Port: 9})
 	for end := time.Now().Add(kerneltest.Slow(10 * time.Second)); time.Now().Before(end); {
 		frame := make([]byte, 2048)
 		n, err := unix.Read(r.out, frame)
@@ -123,7 +129,7 @@ func (r *Router) send(packets []policy.Packet, passed map[policy.Packet]bool) {
 	r.t.Fatal("the last packet did not arrive")
 }
 
-func (r *Router) one(p policy.Packet) (number uint16) {
+func (r *Router) one(p Packet) (number uint16) {
 	r.t.Helper()
 	if r.number++; r.number == 0 {
 		r.number++
@@ -134,7 +140,7 @@ func (r *Router) one(p policy.Packet) (number uint16) {
 
 // frameOf returns a packet in a frame. Its number is the identification of an IPv4 packet, or the flow label of IPv6; and
 // the source port, so that each packet is the first of a connection.
-func frameOf(mac net.HardwareAddr, p policy.Packet, number uint16) []byte {
+func frameOf(mac net.HardwareAddr, p Packet, number uint16) []byte {
 	payload := binary.BigEndian.AppendUint16(nil, number)
 	payload = binary.BigEndian.AppendUint16(payload, p.Port)
 	payload = append(payload, make([]byte, 24)...)
