@@ -168,7 +168,7 @@ bench-policy: ## time changes of network policy on one node, from the event to t
 cyclonus: ## compare the evaluator of policy, and the kernel with the compiled tables, with Cyclonus in its 230 generated cases, each port of each pair of pods, IPv4 and IPv6 (builds Cyclonus once; needs root)
 	FAIRLEAD_CYCLONUS=1 go test -count=1 -v -timeout 20m ./test/cyclonus
 
-network-policy-api: ## compare the evaluator of policy with what the conformance tests of ClusterNetworkPolicy expect, IPv4 and IPv6, without a cluster (builds them once)
+network-policy-api: ## compare the evaluator of policy, and the kernel with the compiled tables, with what the conformance tests of ClusterNetworkPolicy expect, IPv4 and IPv6, without a cluster (builds them once; needs root)
 	FAIRLEAD_NETWORK_POLICY_API=1 go test -count=1 -v -timeout 20m -run '^TestNetworkPolicyAPI$$' ./test/networkpolicyapi
 
 compat: ## compare with the reference plugins in both directions; writes docs/compatibility.md
