@@ -178,7 +178,6 @@ func (e *Enforcer) write(ctx context.Context, p *nftable.Programmer) error {
 		found = append(found, more...)
 	}
 	if err != nil {
-		p.Forget() // the next Apply compares everything
 		return err
 	}
 	if first {

@@ -117,6 +117,3 @@ func tableError(t *Table, err error) error {
 
 // PortID returns the port ID of the socket, which the kernel's events about the programmer's changes have.
 func (p *Programmer) PortID() uint32 { return p.conn.PortID() }
-
-// Forget makes the next Apply compare everything, as Sync does.
-func (p *Programmer) Forget() { p.have = nil }

@@ -55,7 +55,7 @@ var kinds = []struct {
 		return fmt.Sprintf("10.%d.0.0-10.%d.255.%d", n, n, 255-n%2) // some ranges touch the next one
 	}, "ip daddr @%s"},
 	{"ipv6_addr", true, func(n int) string { return fmt.Sprintf("fd00:%x::-fd00:%x::ffff", n+1, n+1) }, "ip6 saddr @%s"},
-	{"inet_proto . inet_service", true, func(n int) string { return fmt.Sprintf("tcp . %d-%d", n*100+1, n*100+1+n%99+1) }, "meta l4proto . th dport @%s"},
+	{"ipv4_addr . inet_service", true, func(n int) string { return fmt.Sprintf("10.0.0.0-10.0.0.9 . %d-%d", n*100+1, n*100+1+n%99+1) }, "ip daddr . th dport @%s"},
 	{"ipv4_addr . ipv4_addr", false, func(n int) string { return fmt.Sprintf("10.1.0.1 . 10.1.0.%d", n) }, "ip saddr . ip daddr @%s"},
 	{"ipv4_addr : verdict", false, func(n int) string { return fmt.Sprintf("10.1.0.%d", n) }, "ip saddr vmap @%s"},
 	{"ipv6_addr : verdict", false, func(n int) string { return fmt.Sprintf("fd00::%x", n+1) }, "ip6 daddr vmap @%s"},
