@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	// maxTransaction is the size in bytes of a transaction that can be divided. The kernel handles it in about 20 ms.
-	maxTransaction = 256 << 10
+	// maxTransaction is the size in bytes of a transaction that can be divided. The kernel handles it in about 100 ms. With
+	// 256 KiB, a table of 2,000 chains took a quarter longer.
+	maxTransaction = 1 << 20
 
 	sendTries  = 10
 	retryPause = 20 * time.Millisecond
