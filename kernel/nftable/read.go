@@ -133,8 +133,8 @@ func (r *reading) rules(context.Context) error {
 			r.used[step.Set] = true
 		}
 	}
-	for name, have := range r.have.chains {
-		want := r.desired.chains[name]
+	for _, name := range names(r.have.chains, nil) {
+		have, want := r.have.chains[name], r.desired.chains[name]
 		if want == nil {
 			continue
 		}
