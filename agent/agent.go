@@ -94,6 +94,13 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	if a.policy == nil { // it may have been in force before
+		if existed, err := enforce.Remove(ctx); err != nil {
+			return err
+		} else if existed {
+			o.Log.Info("network policy is not enabled any more: removed its rules")
+		}
+	}
 	return a.run(ctx)
 }
 

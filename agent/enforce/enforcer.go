@@ -37,15 +37,7 @@ type Enforcer struct {
 	mu       sync.Mutex
 	compiler *policy.Compiler
 	missing  map[string]bool // resources that are not complete yet
-	written  int             // number of the last update that is in force
-	updates  int             // number of updates
-	waiters  []waiter
-}
-
-// waiter waits until an update is in force.
-type waiter struct {
-	update int
-	done   chan struct{}
+	inForce  bool            // the kernel's table was up to date once
 }
 
 // New returns an Enforcer. It does not connect.
@@ -59,7 +51,7 @@ func New(o Options) *Enforcer {
 
 const (
 	together  = 2 * time.Millisecond // changes within this time are one transaction
-	fullCheck = time.Minute          // interval of complete comparisons with the kernel
+	fullCheck = 10 * time.Minute     // interval of complete comparisons with the kernel, which reports changes, too
 	longRetry = 5 * time.Second      // longest pause after a failure
 )
 
@@ -111,7 +103,6 @@ func (e *Enforcer) update(change func(*policy.Compiler)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	change(e.compiler)
-	e.updates++
 	e.wake()
 }
 
@@ -130,7 +121,7 @@ func (e *Enforcer) synced(resource string) {
 	e.wake()
 }
 
-// loop writes changes to the kernel, and compares everything once a minute.
+// loop writes changes to the kernel, and compares everything now and then.
 func (e *Enforcer) loop(ctx context.Context, p *nftable.Programmer) {
 	full := time.NewTicker(fullCheck)
 	defer full.Stop()
@@ -170,9 +161,8 @@ func (e *Enforcer) write(ctx context.Context, p *nftable.Programmer) error {
 		return nil
 	}
 	table, changes := e.compiler.Table()
-	first := e.written == 0
 	found, err := p.Apply(ctx, table, changes)
-	if err == nil && e.disturbed.Swap(false) && !first {
+	if err == nil && e.disturbed.Swap(false) && e.inForce {
 		var more []string
 		more, err = p.Sync(ctx, table)
 		found = append(found, more...)
@@ -180,25 +170,21 @@ func (e *Enforcer) write(ctx context.Context, p *nftable.Programmer) error {
 	if err != nil {
 		return err
 	}
-	if first {
+	if !e.inForce {
 		e.o.Log.Info("network policy is in force", "endpoints", e.compiler.LocalEndpoints(), "sets", len(table.Sets), "chains", len(table.Chains))
 	} else if len(found) > 0 {
 		e.o.Log.Warn("the kernel's rules of network policy were not as they should be, and are repaired", "found", found)
 	}
-	e.written = max(e.updates, 1)
-	e.notify()
+	e.inForce = true
 	return nil
 }
 
-// notify ends the wait of those whose update is in force.
-func (e *Enforcer) notify() {
-	left := e.waiters[:0]
-	for _, w := range e.waiters {
-		if w.update <= e.written {
-			close(w.done)
-		} else {
-			left = append(left, w)
-		}
+// Remove ends the enforcement of policy on this host. It reports whether there was a table.
+func Remove(ctx context.Context) (existed bool, err error) {
+	p, err := nftable.Open()
+	if err != nil {
+		return false, fmt.Errorf("network policy: %w", err)
 	}
-	e.waiters = left
+	defer p.Close()
+	return p.Delete(ctx, policy.TableFamily, policy.TableName)
 }

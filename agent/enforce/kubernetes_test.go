@@ -184,6 +184,18 @@ func TestKubernetes(t *testing.T) {
 	n.Delete(networkPolicies, "two")
 	n.Delete(clusterPolicies, "all")
 	n.has("goto", false)
+
+	n.stop()
+	for _, want := range []bool{true, false} {
+		must(t, kerneltest.Inside(n.netns, func() error {
+			existed, err := enforce.Remove(t.Context())
+			if err == nil && existed != want {
+				err = fmt.Errorf("a table existed: %v, want %v", existed, want)
+			}
+			return err
+		}))
+	}
+	n.has("table inet", false)
 }
 
 // crd returns the file with the definition of ClusterNetworkPolicy.

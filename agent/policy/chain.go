@@ -7,8 +7,11 @@ import (
 	"github.com/fairlead/fairlead/kernel/nftable"
 )
 
-// TableName is the name of policy's table, of family inet.
-const TableName = "fairlead-policy"
+// Policy's table.
+const (
+	TableFamily = "inet"
+	TableName   = "fairlead-policy"
+)
 
 // chain is a chain of the table that endpoints or other chains use.
 type chain struct {

@@ -43,7 +43,7 @@ func New(node string) *Compiler {
 		node: node, namespaces: map[string]map[string]string{}, endpoints: newEndpoints(), nodes: map[string]*Node{}, nodeAddrs: map[netip.Addr]int{},
 		policies: map[string]*rules{}, subjects: map[string]map[string]*rules{}, local: map[string]*profiles{}, localIn: map[string]map[string]bool{}, chainsWith: map[string]map[string]bool{},
 		shared: map[string]*shared{}, anchors: map[anchor]map[string]*shared{}, members: map[string]member{}, chains: map[string]*chain{},
-		table: nftable.New("inet", TableName),
+		table: nftable.New(TableFamily, TableName),
 	}
 	c.clearChanges()
 	c.addBase()

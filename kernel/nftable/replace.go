@@ -3,6 +3,9 @@ package nftable
 import (
 	"context"
 	"errors"
+	"fmt"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // copySuffix is what the name of the second table ends with, see replace.
@@ -23,6 +26,28 @@ func (p *Programmer) replace(ctx context.Context, desired *state) error {
 		err = p.commit(ctx, pl, pl.whole())
 	}
 	return errors.Join(err, p.deleteCopy(ctx, desired))
+}
+
+// Delete deletes a table, and the second table of an interrupted Sync. It reports whether there was one.
+func (p *Programmer) Delete(ctx context.Context, family, name string) (existed bool, err error) {
+	p.have = nil
+	s := &state{family: family, name: name}
+	for _, t := range []*state{s, s.second()} {
+		resp, err := p.conn.Do([]netlink.Request{t.table().Get()})
+		if err != nil {
+			return existed, err
+		}
+		if netlink.IsAbsent(resp[0].Err) {
+			continue
+		}
+		pl := &plan{state: t}
+		pl.add(deleteSets, "delete the table", t.table().Delete(nil), resp[0].Err)
+		if err := p.commit(ctx, pl, pl.whole()); err != nil {
+			return existed, fmt.Errorf("nftables table %s %s: %w", family, t.name, err)
+		}
+		existed = true
+	}
+	return existed, nil
 }
 
 func (p *Programmer) createCopy(ctx context.Context, desired *state) error {
