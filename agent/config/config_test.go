@@ -54,7 +54,7 @@ func TestDocumentedFile(t *testing.T) {
 	whole := regexp.MustCompile(`(?m)^( *)# ( *(- )?\{?[a-zA-Z]+:( .*)?)$`).ReplaceAllString(string(raw), "$1$2")
 	whole = strings.Replace(whole, "networkFile: ", "# networkFile: ", 1) // instead of network
 	whole = strings.Replace(whole, "kubeconfig: ", "# kubeconfig: ", 1)   // instead of etcd
-	whole = strings.Replace(whole, "enabled: ", "# enabled: ", 1)         // needs kubeconfig
+	whole = strings.ReplaceAll(whole, "enabled: ", "# enabled: ")         // needs kubeconfig
 	all, err := load(t, whole)
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, whole)

@@ -36,13 +36,18 @@ func (p *Programmer) commit(ctx context.Context, pl *plan, transactions [][]requ
 // whole returns the plan as one transaction.
 func (pl *plan) whole() [][]request { return [][]request{pl.between(0, stepCount)} }
 
-// together returns the plan as one transaction, or as two if it has a new set of intervals: see
-// the package comment.
-func (pl *plan) together() [][]request {
+// together returns the plan as one transaction. A new set of intervals needs one before it: see the package comment. The
+// deletion of a set needs one after it: a packet that has met the old rules may still search the set, and with it gone
+// would not be in it.
+func (pl *plan) together() (out [][]request) {
+	from := 0
 	if pl.newIntervals {
-		return [][]request{pl.between(0, flushChains), pl.between(flushChains, stepCount)}
+		out, from = append(out, pl.between(0, flushChains)), flushChains
 	}
-	return pl.whole()
+	if len(pl.steps[flushOldSets])+len(pl.steps[deleteSets]) > 0 {
+		return append(out, pl.between(from, flushOldChains), pl.between(flushOldChains, stepCount))
+	}
+	return append(out, pl.between(from, stepCount))
 }
 
 // divided returns the plan as transactions of limited size. Only the switch is always one transaction.

@@ -1,5 +1,5 @@
 // Package nftable keeps one nftables table equal to a desired table. It compares and changes elements, sets, chains and
-// rules one by one, each change in one transaction.
+// rules one by one. One transaction changes what decides about packets.
 //
 // Plugins do not link it: they add a few objects by package kernel. This package is for tables with thousands of
 // elements that change all the time, such as that of network policy.
