@@ -35,8 +35,8 @@ const (
 )
 
 // Apply changes the parts of the table that the changes name, in one transaction, with one before it for new sets of
-// intervals and one after it for deleted sets. If the kernel's table is not known, or turns out to differ, Apply does what Sync does. It then returns what
-// Sync found, the wanted change included.
+// intervals and one after it for deleted sets. If the kernel's table is not known, or turns out to differ, Apply does what
+// Sync does. It then returns what Sync found, the wanted change included.
 //
 // After an error, what decides about packets is as it was, and the next call of Apply does what Sync does.
 func (p *Programmer) Apply(ctx context.Context, want *Table, changes Changes) (found []string, err error) {
