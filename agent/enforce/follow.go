@@ -32,7 +32,7 @@ type object interface {
 	metav1.Object
 }
 
-// kind is what follows the objects of one type.
+// kind says how to follow the objects of one type.
 type kind struct {
 	resource string
 	example  object

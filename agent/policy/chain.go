@@ -154,7 +154,7 @@ func (c *Compiler) chain(name string, policies []string, build func(*builder)) s
 	return name
 }
 
-// fill writes a chain's rules, and ends the use of what it no longer needs.
+// fill writes a chain's rules. Then it releases the sets and chains that the rules no longer use.
 func (c *Compiler) fill(ch *chain) {
 	b := &builder{c: c}
 	ch.build(b)

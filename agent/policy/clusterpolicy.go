@@ -12,8 +12,8 @@ func ClusterPolicyID(name string) string { return "ClusterNetworkPolicy " + name
 
 // fromClusterPolicy reads a ClusterNetworkPolicy, policy.networking.k8s.io/v1alpha2. If a part of a rule is invalid or
 // unknown, the rule fails closed, as the API demands for unknown peers: Accept matches nothing, Deny and Pass deny
-// everything. A rule with an unknown action denies. With an invalid subject, the policy selects all pods, and all its rules are invalid. With an unknown tier
-// it has no effect: its place in the order is unknown.
+// everything. A rule with an unknown action denies. With an invalid subject, the policy selects all pods, and all its
+// rules are invalid. With an unknown tier it has no effect: its place in the order is unknown.
 func fromClusterPolicy(cnp *v1alpha2.ClusterNetworkPolicy) *rules {
 	p := &rules{id: ClusterPolicyID(cnp.Name), priority: cnp.Spec.Priority}
 	switch cnp.Spec.Tier {

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/fairlead/fairlead/agent/policy"
 	"github.com/fairlead/fairlead/agent/policy/policytest"
@@ -42,7 +41,7 @@ func TestKernel(t *testing.T) {
 	const steps = 5
 	for i := range rounds(t, 60) {
 		r := rand.New(rand.NewPCG(seed, uint64(i)))
-		w := oneNode(policytest.Random(r, policytest.Small))
+		w := policytest.OneNode(policytest.Random(r, policytest.Small), node0)
 		c := policy.New(node0)
 		move(r, c, &policy.World{}, w)
 		table, _ := c.Table()
@@ -50,7 +49,7 @@ func TestKernel(t *testing.T) {
 		must(t, err)
 		for step := range steps {
 			compareKernel(t, host, r, w, table, fmt.Sprintf("seed %d, world %d, step %d", seed, i, step))
-			next := oneNode(policytest.Mutate(r, w))
+			next := policytest.OneNode(policytest.Mutate(r, w), node0)
 			move(r, c, w, next)
 			w = next
 			var changes nftable.Changes
@@ -65,19 +64,6 @@ func TestKernel(t *testing.T) {
 }
 
 const node0 = "node0"
-
-// oneNode moves all endpoints to one node. In the evaluator, the last endpoint with an address has it; in the compiler, the
-// newest one.
-func oneNode(w *policy.World) *policy.World {
-	out := *w
-	out.Endpoints = nil
-	for i, e := range w.Endpoints {
-		moved := *e
-		moved.Node, moved.Created = node0, time.Unix(int64(i), 0)
-		out.Endpoints = append(out.Endpoints, &moved)
-	}
-	return &out
-}
 
 func compareKernel(t *testing.T, r *router.Router, random *rand.Rand, w *policy.World, table *nftable.Table, where string) {
 	t.Helper()

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// profiles are what applies to an endpoint of this node.
+// profiles has the chains of an endpoint on this node.
 type profiles struct {
 	endpoint *Endpoint
 	addrs    []netip.Addr
@@ -32,20 +32,17 @@ func (c *Compiler) updateLocal(key string, e *Endpoint, addrs []netip.Addr) {
 		include(c.localIn, e.Namespace, key)
 	}
 	touched := append(slices.Clone(l.addrs), addrs...)
+	var chains [2]string
 	if e == nil {
 		exclude(c.localIn, l.endpoint.Namespace, key)
-	}
-	l.endpoint, l.addrs = e, slices.Clone(addrs)
-	if e != nil {
+		delete(c.local, key)
+	} else {
 		_, known := c.namespaces[e.Namespace]
 		l.closed = !known
+		chains = c.profilesOf(e)
 	}
-	if e == nil {
-		delete(c.local, key)
-		c.setProfiles(l, [2]string{})
-	} else {
-		c.setProfiles(l, c.profilesOf(e))
-	}
+	l.endpoint, l.addrs = e, slices.Clone(addrs)
+	c.setProfiles(l, chains)
 	for _, a := range touched {
 		c.setAddr(a)
 	}

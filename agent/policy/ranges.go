@@ -26,7 +26,7 @@ func rangeOf(p netip.Prefix) addrRange {
 	return addrRange{p.Masked().Addr(), end}
 }
 
-// subtract returns what is left of a range without others.
+// subtract returns the parts of a range that no other range covers.
 func (r addrRange) subtract(others []addrRange) (out []addrRange) {
 	for _, o := range mergeAddrs(others) {
 		if o.last.Less(r.first) || r.last.Less(o.first) {

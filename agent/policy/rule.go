@@ -27,7 +27,7 @@ const (
 	tiers
 )
 
-// action is what a rule does with a connection that it matches.
+// action says whether a rule accepts, denies or passes a matching connection.
 type action string
 
 const (

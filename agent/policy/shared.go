@@ -275,7 +275,7 @@ func (c *Compiler) mayMatch(e *Endpoint) (out []*shared) {
 type member struct {
 	endpoint *Endpoint
 	addrs    []netip.Addr
-	sets     map[string]bool // names of what it is a member of
+	sets     map[string]bool // names of the shared sets that have it
 }
 
 // join adds an endpoint to a new set if it matches.

@@ -51,7 +51,7 @@ type plan struct {
 	newIntervals bool // there is a new set of intervals
 }
 
-// request is a request with the name of what it is about, for errors.
+// request is a netlink request with the name of its object, for errors.
 type request struct {
 	netlink.Request
 	what string

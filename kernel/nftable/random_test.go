@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/nftable"
 )
 
-// world changes a table at random. It remembers the names of what it changed.
+// world changes a table at random. It remembers the names of the changed sets, chains and elements.
 type world struct {
 	*rand.Rand
 	table   *nftable.Table

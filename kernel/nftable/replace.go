@@ -8,7 +8,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// copySuffix is what the name of the second table ends with, see replace.
+// copySuffix ends the name of the second table, see replace.
 const copySuffix = "-next"
 
 // replace deletes the table and creates it again in one transaction. It is for differences that the kernel cannot change

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/agent/policy"
+	"github.com/fairlead/fairlead/agent/policy/policytest"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 	"github.com/fairlead/fairlead/kernel/kerneltest/router"
 )
@@ -38,14 +39,7 @@ func TestKernel(t *testing.T) {
 func forward(t *testing.T, host *router.Router, where string, s Step) int {
 	t.Helper()
 	const node = "node"
-	w := *s.World
-	w.Endpoints = nil
-	for _, e := range s.World.Endpoints {
-		moved := *e
-		moved.Node = node
-		w.Endpoints = append(w.Endpoints, &moved)
-	}
-	if _, err := host.Table.Sync(t.Context(), policy.Compile(&w, node)); err != nil {
+	if _, err := host.Table.Sync(t.Context(), policy.Compile(policytest.OneNode(s.World, node), node)); err != nil {
 		t.Fatalf("%s: %v", where, err)
 	}
 	var list []router.Packet

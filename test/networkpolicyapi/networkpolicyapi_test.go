@@ -55,14 +55,7 @@ func TestNetworkPolicyAPI(t *testing.T) {
 func forward(t *testing.T, host *router.Router, s Step) bool {
 	t.Helper()
 	const node = "node of all pods"
-	w := *s.World
-	w.Endpoints = nil
-	for _, e := range s.World.Endpoints {
-		moved := *e
-		moved.Node = node
-		w.Endpoints = append(w.Endpoints, &moved)
-	}
-	if _, err := host.Table.Sync(t.Context(), policy.Compile(&w, node)); err != nil {
+	if _, err := host.Table.Sync(t.Context(), policy.Compile(policytest.OneNode(s.World, node), node)); err != nil {
 		t.Fatal(err)
 	}
 	p := router.Packet(s.Packet)

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/fairlead/fairlead/agent/policy"
 )
@@ -177,4 +178,17 @@ func (g generator) used() []netip.Addr {
 		out = append(out, n.Addresses...)
 	}
 	return out
+}
+
+// OneNode returns a world with all endpoints on one node. The last endpoint with an address becomes the newest one, which
+// has the address.
+func OneNode(w *policy.World, node string) *policy.World {
+	out := *w
+	out.Endpoints = nil
+	for i, e := range w.Endpoints {
+		moved := *e
+		moved.Node, moved.Created = node, time.Unix(int64(i), 0)
+		out.Endpoints = append(out.Endpoints, &moved)
+	}
+	return &out
 }

@@ -107,7 +107,7 @@ func (r *Router) send(packets []Packet, passed map[Packet]bool) {
 	for _, p := range packets {
 		numbers[r.one(p)] = p
 	}
-	// No policy is about this packet. What has not arrived before it was dropped.
+	// No policy is about this packet. A packet that has not arrived before it was dropped.
 	last := r.one(Packet{Src: netip.MustParseAddr("198.51.100.1"), Dst: netip.MustParseAddr("198.51.100.2"), Protocol: "UDP", Port: 9})
 	for end := time.Now().Add(kerneltest.Slow(10 * time.Second)); time.Now().Before(end); {
 		frame := make([]byte, 2048)
