@@ -152,7 +152,7 @@ func newAgent(o Options, k reconciler) (*Agent, error) {
 		if err != nil {
 			return nil, err
 		}
-		a.policy = enforce.New(enforce.Options{Config: c, Node: o.Config.Node, Log: o.Log.With("part", "policy")})
+		a.policy = enforce.New(enforce.Options{Config: c, Node: o.Config.Node, Attachments: podstate.Open(am.Dir), Log: o.Log.With("part", "policy")})
 	}
 	a.publish = &publisher{store: a.session.Store(), session: a.session, conf: o.Config, storeCache: a.storeCache, log: o.Log, status: a.status, wake: make(chan struct{}, 1), conditions: o.Store}
 	return a, nil

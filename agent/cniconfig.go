@@ -20,6 +20,11 @@ func writeCNIConfig(all *config.Config) error {
 		return nil
 	}
 	list, err := []byte(c.List), error(nil)
+	if all.Policy.Enabled {
+		if list, err = delegate.WithPolicy(list); err != nil {
+			return fmt.Errorf("cni.list: %w", err)
+		}
+	}
 	switch {
 	case all.PodNetworks.Enabled:
 		list, err = delegate.FusePod(list)

@@ -26,6 +26,7 @@ func (a *Agent) serveSocket(ctx context.Context) error {
 	s.Handlers[local.OpAgent] = func(context.Context, json.RawMessage) (any, error) { return a.State().truncated(), nil }
 	s.Handlers[local.OpNetwork] = a.waitForNetwork
 	s.Handlers[local.OpStore] = func(context.Context, json.RawMessage) (any, error) { return a.storeConfig(), nil }
+	maps.Copy(s.Handlers, a.policy.Handlers())
 	if a.pods != nil {
 		maps.Copy(s.Handlers, a.pods.Handlers())
 	}

@@ -186,6 +186,13 @@ func TestWriteCNIConfig(t *testing.T) {
 	if raw, err = os.ReadFile(file); err != nil || strings.Count(string(raw), `"type": "`) != 3 || !strings.Contains(string(raw), `"type": "fairlead-chain"`) {
 		t.Errorf("cni.fuse: %v: %s", err, raw)
 	}
+	chained.Policy.Enabled = true
+	if err := writeCNIConfig(chained); err != nil {
+		t.Fatal(err)
+	}
+	if raw, err = os.ReadFile(file); err != nil || strings.Count(string(raw), `"type": "fairlead-policy"`) != 1 || strings.Index(string(raw), "portmap") > strings.Index(string(raw), "fairlead-policy") {
+		t.Errorf("policy.enabled: %v: %s", err, raw)
+	}
 	c.PodNetworks.Enabled = true
 	if err := writeCNIConfig(c); err == nil || !strings.Contains(err.Error(), "cni.list: ") {
 		t.Errorf("a list without plugins: %v", err)

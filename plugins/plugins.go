@@ -55,6 +55,7 @@ func In(env plugin.Env, more ...plugin.Plugin) *plugin.Exec {
 	for _, i := range env.IPAM {
 		x.Plugins = append(x.Plugins, i.Plugin)
 	}
+	x.Plugins = append(x.Plugins, chain.Policy())
 	for _, p := range append(Declarative(), more...) {
 		x.Plugins = append(x.Plugins, p.Skel(env))
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/fairlead/fairlead/cni/rawjson"
 	"github.com/fairlead/fairlead/internal/builtin"
 	"github.com/fairlead/fairlead/plugin"
+	"github.com/fairlead/fairlead/plugins/chain"
 	"github.com/fairlead/fairlead/plugins/delegate"
 )
 
@@ -38,13 +39,14 @@ func (c *checker) similar(at, kind string, raw []byte, known []string) {
 	}
 }
 
-// delegatingKeys are the keys of the plugins that run others: they are not declarative, so their structs are not listed.
+// delegatingKeys are the keys of the plugins that are not declarative, so that their structs are not listed.
 var delegatingKeys = map[string]string{
 	delegate.NetworkType: "network mtu antiSpoof",
 	"flannel":            "delegate subnetFile dataDir",
 	"minicni":            "bridge subnet mtu",
 	"fairlead-chain":     "plugins",
 	delegate.PodType:     "plugins confDirs",
+	chain.PolicyType:     "",
 }
 
 // Keys returns the keys that a plugin reads, or nil if it is not a plugin of this project. For an IPAM plugin, see
@@ -53,7 +55,9 @@ func Keys(kind string) []string {
 	var own []string
 	if p := builtin.Find(kind); p != nil {
 		own = keysOf(reflect.TypeOf(p.New()).Elem())
-	} else if own = strings.Fields(delegatingKeys[kind]); len(own) == 0 {
+	} else if keys, ok := delegatingKeys[kind]; ok {
+		own = strings.Fields(keys)
+	} else {
 		return nil
 	}
 	return append(own, commonKeys()...)

@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead/fairlead/agent/podstate"
 	"github.com/fairlead/fairlead/agent/policy"
 	"github.com/fairlead/fairlead/kernel/nftable"
 	"github.com/fairlead/fairlead/kernel/reconcile"
@@ -22,9 +23,10 @@ import (
 
 // Options configure an Enforcer.
 type Options struct {
-	Config *rest.Config // of the Kubernetes API
-	Node   string       // name of this node
-	Log    *slog.Logger
+	Config      *rest.Config // of the Kubernetes API
+	Node        string       // name of this node
+	Attachments podstate.Dir // of this node
+	Log         *slog.Logger
 }
 
 // Enforcer keeps policy in force.
@@ -32,17 +34,20 @@ type Enforcer struct {
 	o    Options
 	kick chan struct{}
 
+	reading   sync.Mutex  // of the attachments' files, so that the last one read counts
 	disturbed atomic.Bool // somebody else may have changed the kernel's table
 
-	mu       sync.Mutex
-	compiler *policy.Compiler
-	missing  map[string]bool // resources that are not complete yet
-	inForce  bool            // the kernel's table was up to date once
+	mu        sync.Mutex
+	compiler  *policy.Compiler
+	missing   map[string]bool          // resources that are not complete yet
+	inForce   bool                     // the kernel's table was up to date once
+	unwritten bool                     // the compiler's world has changes that the kernel does not have
+	waiting   map[chan struct{}]string // closed when policy is in force for a claim, the value
 }
 
 // New returns an Enforcer. It does not connect.
 func New(o Options) *Enforcer {
-	e := &Enforcer{o: o, kick: make(chan struct{}, 1), compiler: policy.New(o.Node), missing: map[string]bool{}}
+	e := &Enforcer{o: o, kick: make(chan struct{}, 1), compiler: policy.New(o.Node), missing: map[string]bool{}, waiting: map[chan struct{}]string{}}
 	for _, k := range kinds() {
 		e.missing[k.resource] = true
 	}
@@ -62,6 +67,7 @@ func (e *Enforcer) Run(ctx context.Context) error {
 		return fmt.Errorf("network policy: %w", err)
 	}
 	defer p.Close()
+	e.readAttachments()
 	var all sync.WaitGroup
 	defer all.Wait()
 	ctx, stop := context.WithCancelCause(ctx)
@@ -103,6 +109,7 @@ func (e *Enforcer) update(change func(*policy.Compiler)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	change(e.compiler)
+	e.unwritten = true
 	e.wake()
 }
 
@@ -131,6 +138,7 @@ func (e *Enforcer) loop(ctx context.Context, p *nftable.Programmer) {
 			return
 		case <-full.C:
 			e.disturbed.Store(true)
+			e.readAttachments()
 		case <-e.kick:
 			time.Sleep(together)
 		}
@@ -175,7 +183,13 @@ func (e *Enforcer) write(ctx context.Context, p *nftable.Programmer) error {
 	} else if len(found) > 0 {
 		e.o.Log.Warn("the kernel's rules of network policy were not as they should be, and are repaired", "found", found)
 	}
-	e.inForce = true
+	e.inForce, e.unwritten = true, false
+	for ready, claim := range e.waiting {
+		if e.missingFor(claim) == "" {
+			close(ready)
+			delete(e.waiting, ready)
+		}
+	}
 	return nil
 }
 

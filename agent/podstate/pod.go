@@ -82,21 +82,30 @@ func (d Dir) RemovePod(id, ifName string) error {
 	return nil
 }
 
-// Key identifies a pod's file.
-type Key struct{ ContainerID, IfName string }
+// Key identifies the file of a pod or an endpoint.
+type Key struct {
+	ContainerID string `json:"containerID"`
+	IfName      string `json:"ifName"`
+}
 
 // Pods returns the keys of all pods with a file.
-func (d Dir) Pods() (out []Key, err error) {
-	list, err := names(d.pods())
+func (d Dir) Pods() ([]Key, error) {
+	out, err := keys(d.pods())
+	if err != nil {
+		return nil, fmt.Errorf("list the pods with several networks: %w", err)
+	}
+	return out, nil
+}
+
+// keys returns the keys of the files in a directory.
+func keys(dir string) (out []Key, err error) {
+	list, err := names(dir)
 	for _, name := range list {
 		if id, ifName, ok := strings.Cut(name, separator); ok {
 			out = append(out, Key{id, ifName})
 		}
 	}
-	if err != nil {
-		return nil, fmt.Errorf("list the pods with several networks: %w", err)
-	}
-	return out, nil
+	return out, err
 }
 
 // Stamp returns a text that changes when a pod's file was written, added or removed, and the time of that change. The text

@@ -24,6 +24,10 @@ type Compiler struct {
 	policies   map[string]*rules            // by ID
 	subjects   map[string]map[string]*rules // policies by the namespace of their subject; "": others
 
+	given   map[string]*Endpoint           // this node's endpoints without what is claimed for them, by endpoint
+	claims  map[string]*Claim              // by attachment
+	claimed map[netip.Addr]map[string]bool // the keys of claims, by address
+
 	local      map[string]*profiles          // of this node's endpoints, by endpoint
 	localIn    map[string]map[string]bool    // keys of local, by namespace
 	families   [2]bool                       // that this node's endpoints have: IPv4, IPv6
@@ -41,6 +45,7 @@ type Compiler struct {
 func New(node string) *Compiler {
 	c := &Compiler{
 		node: node, namespaces: map[string]map[string]string{}, endpoints: newEndpoints(), nodes: map[string]*Node{}, nodeAddrs: map[netip.Addr]int{},
+		given: map[string]*Endpoint{}, claims: map[string]*Claim{}, claimed: map[netip.Addr]map[string]bool{},
 		policies: map[string]*rules{}, subjects: map[string]map[string]*rules{}, local: map[string]*profiles{}, localIn: map[string]map[string]bool{}, chainsWith: map[string]map[string]bool{},
 		shared: map[string]*shared{}, anchors: map[anchor]map[string]*shared{}, members: map[string]member{}, chains: map[string]*chain{},
 		table: nftable.New(TableFamily, TableName),
@@ -110,8 +115,7 @@ func EndpointKey(namespace, name string) string { return namespace + "/" + name 
 
 // SetEndpoint adds an endpoint or changes it.
 func (c *Compiler) SetEndpoint(e *Endpoint) {
-	key := EndpointKey(e.Namespace, e.Name)
-	c.replaceEndpoint(key, e)
+	c.replaceEndpoint(EndpointKey(e.Namespace, e.Name), e)
 }
 
 // DeleteEndpoint removes an endpoint.
@@ -119,8 +123,13 @@ func (c *Compiler) DeleteEndpoint(namespace, name string) {
 	c.replaceEndpoint(EndpointKey(namespace, name), nil)
 }
 
-// replaceEndpoint also updates the endpoints that claim the same addresses: their owner may change.
+// replaceEndpoint also updates the endpoints that have the same addresses: their owner may change.
 func (c *Compiler) replaceEndpoint(key string, e *Endpoint) {
+	delete(c.given, key)
+	if e != nil && e.Node == c.node {
+		c.given[key] = e
+	}
+	e = c.withClaims(e)
 	var addrs []netip.Addr
 	if old := c.endpoints.byKey[key]; old != nil {
 		addrs = append(addrs, old.Addresses...)
@@ -162,7 +171,7 @@ func (c *Compiler) endpointChanged(key string) {
 	if e != nil {
 		for _, a := range e.Addresses {
 			// A node's address never gets into a set of pods.
-			if c.nodeAddrs[a] == 0 && c.endpoints.owner(a) == key && !slices.Contains(addrs, a) {
+			if c.nodeAddrs[a] == 0 && c.owner(a) == key && !slices.Contains(addrs, a) {
 				addrs = append(addrs, a)
 			}
 		}
@@ -208,6 +217,7 @@ func (c *Compiler) nodeChanged(old, now *Node) {
 		for key := range c.endpoints.byAddr[a] {
 			c.endpointChanged(key)
 		}
+		c.setAddr(a) // it may be claimed
 	}
 	c.updateNodes()
 }

@@ -11,12 +11,14 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	v1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/fairlead/fairlead/agent/policy"
 	"github.com/fairlead/fairlead/agent/policy/policytest"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 	"github.com/fairlead/fairlead/kernel/nftable"
 )
 
@@ -135,22 +137,57 @@ func TestChanges(t *testing.T) {
 		node := w.Endpoints[0].Node
 		c := policy.New(node)
 		move(r, c, &policy.World{}, both(w, node))
+		claims := map[string]*policy.Claim{}
 		table, _ := c.Table()
 		copied := clone(table)
 		for step := range 10 {
 			next := policytest.Mutate(r, w)
+			changeClaims(r, c, claims, next)
 			move(r, c, both(w, node), both(next, node))
 			w = next
 			table, changes := c.Table()
 			replay(copied, table, changes)
-			want := text(policy.Compile(both(w, node), node))
+			again := policy.New(node)
+			move(r, again, &policy.World{}, both(w, node))
+			for id, claim := range claims {
+				again.SetClaim(id, claim)
+			}
+			fresh, _ := again.Table()
+			want := text(fresh)
 			if got := text(table); got != want {
-				t.Fatalf("seed %d, world %d, step %d: the table is\n%s\nwant\n%s", seed, i, step, got, want)
+				t.Fatalf("seed %d, world %d, step %d: the table differs:\n%s", seed, i, step, kerneltest.Diff(want, got))
 			}
 			if got := text(copied); got != want {
-				t.Fatalf("seed %d, world %d, step %d: the changes give\n%s\nwant\n%s", seed, i, step, got, want)
+				t.Fatalf("seed %d, world %d, step %d: the changes give another table:\n%s", seed, i, step, kerneltest.Diff(want, got))
 			}
 		}
+	}
+}
+
+// changeClaims changes the claim of one of three attachments in a third of its calls: for a pod of the world or for one
+// that does not exist, of an address that a pod has or of another.
+func changeClaims(r *rand.Rand, c *policy.Compiler, claims map[string]*policy.Claim, w *policy.World) {
+	if len(w.Endpoints) == 0 || len(w.Nodes) == 0 {
+		return
+	}
+	id := fmt.Sprint("attachment", r.IntN(3))
+	switch r.IntN(6) {
+	case 0:
+		delete(claims, id)
+		c.DeleteClaim(id)
+	case 1:
+		pod, other := w.Endpoints[r.IntN(len(w.Endpoints))], w.Endpoints[r.IntN(len(w.Endpoints))]
+		claim := &policy.Claim{Namespace: pod.Namespace, Name: pod.Name, Addresses: slices.Clone(other.Addresses), Since: time.Duration(r.IntN(5))}
+		switch r.IntN(4) {
+		case 0:
+			claim.Name = "unknown"
+		case 1:
+			claim.Addresses = append(claim.Addresses, netip.MustParseAddr("10.254.0.1"))
+		case 2:
+			claim.Addresses = append(claim.Addresses, w.Nodes[r.IntN(len(w.Nodes))].Addresses...)
+		}
+		claims[id] = claim
+		c.SetClaim(id, claim)
 	}
 }
 

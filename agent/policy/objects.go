@@ -45,8 +45,12 @@ func FromPod(p *corev1.Pod) *Endpoint {
 	if p.Spec.HostNetwork || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 		return nil
 	}
+	uid := string(p.UID)
+	if static := p.Annotations[corev1.MirrorPodAnnotationKey]; static != "" { // the pod stands for one of the kubelet's own
+		uid = static
+	}
 	e := &Endpoint{
-		Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName, Labels: p.Labels, Created: p.CreationTimestamp.Time,
+		Namespace: p.Namespace, Name: p.Name, UID: uid, Node: p.Spec.NodeName, Labels: p.Labels, Created: p.CreationTimestamp.Time,
 		Ports: append(portsOf(p.Spec.InitContainers), portsOf(p.Spec.Containers)...),
 	}
 	for _, ip := range p.Status.PodIPs {

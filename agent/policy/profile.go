@@ -92,7 +92,7 @@ func mapOf(d direction, family int) string { return d.String() + [2]string{"4", 
 
 // localWith returns the endpoint of this node that has an address, or nil.
 func (c *Compiler) localWith(a netip.Addr) *profiles {
-	if l := c.local[c.endpoints.owner(a)]; l != nil && slices.Contains(l.addrs, a) {
+	if l := c.local[c.owner(a)]; l != nil && slices.Contains(l.addrs, a) {
 		return l
 	}
 	return nil
@@ -104,7 +104,7 @@ func (c *Compiler) setAddr(a netip.Addr) {
 	for _, d := range []direction{ingress, egress} {
 		name := mapOf(d, familyOf(a))
 		switch {
-		case owner != nil && owner.closed:
+		case owner != nil && owner.closed, owner == nil && c.claimOf(a) != nil && c.nodeAddrs[a] == 0:
 			c.setKey(name, a.String(), "drop")
 		case owner == nil || owner.chains[d] == "":
 			c.deleteKey(name, a.String())

@@ -25,6 +25,7 @@ type World struct {
 // ended are no endpoints.
 type Endpoint struct {
 	Namespace, Name string
+	UID             string // of the pod, as its node knows it
 	Node            string
 	Labels          map[string]string
 	Addresses       []netip.Addr // in all its networks

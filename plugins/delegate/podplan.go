@@ -67,6 +67,11 @@ func (c *podCall) planOne(ctx context.Context, r *podRequest, n *request.Network
 	if err := edit(list, changes...); err != nil {
 		return nil, err
 	}
+	if i > 0 {
+		if err := c.addPolicyLike(list); err != nil {
+			return nil, err
+		}
+	}
 	p := &planned{gateways: n.DefaultRoute, Attachment: podstate.Attachment{
 		Namespace: n.Namespace, Name: nameOf(&request.Network{Name: n.Name}, c.network), IfName: n.InterfaceName(i), Default: i == 0, DeviceID: n.DeviceID,
 		NoCheck: isTrue(list.Bytes(), "disableCheck"), Config: list.Bytes(),

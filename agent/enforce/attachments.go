@@ -1,0 +1,131 @@
+package enforce
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/fairlead/fairlead/agent/address"
+	"github.com/fairlead/fairlead/agent/podstate"
+	"github.com/fairlead/fairlead/agent/policy"
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/internal/bootid"
+)
+
+// Handlers returns the operation of the agent's socket by which an ADD waits for policy. e is nil if the agent enforces no
+// policy: then no ADD waits.
+func (e *Enforcer) Handlers() map[string]address.Handler {
+	return map[string]address.Handler{podstate.OpPolicy: func(ctx context.Context, raw json.RawMessage) (any, error) {
+		if e == nil {
+			return nil, nil
+		}
+		var k podstate.Key
+		if err := json.Unmarshal(raw, &k); err != nil {
+			return nil, err
+		}
+		return nil, e.attachment(ctx, k)
+	}}
+}
+
+// attachment claims the addresses of an attachment for its pod, and waits until policy is in force for it. It releases the
+// addresses of an attachment that has gone.
+func (e *Enforcer) attachment(ctx context.Context, k podstate.Key) error {
+	known, err := e.readAttachment(k)
+	if err != nil || !known {
+		return err
+	}
+	return e.wait(ctx, claimID(k))
+}
+
+// claimID returns the ID of an attachment's claim. keyOf is the inverse.
+func claimID(k podstate.Key) string { return k.ContainerID + "/" + k.IfName }
+
+func keyOf(claim string) podstate.Key {
+	container, ifName, _ := strings.Cut(claim, "/")
+	return podstate.Key{ContainerID: container, IfName: ifName}
+}
+
+// readAttachment updates the claim of an attachment from its file. It reports whether there is one.
+func (e *Enforcer) readAttachment(k podstate.Key) (known bool, err error) {
+	e.reading.Lock()
+	defer e.reading.Unlock()
+	a, err := e.o.Attachments.Endpoint(k)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	boot, bootErr := bootid.Read()
+	if bootErr != nil {
+		return false, bootErr
+	}
+	known = err == nil && a.Boot == boot // the network namespaces of another boot have gone
+	e.update(func(c *policy.Compiler) {
+		if !known {
+			c.DeleteClaim(claimID(k))
+			return
+		}
+		c.SetClaim(claimID(k), &policy.Claim{Namespace: a.Namespace, Name: a.Name, UID: a.UID, Addresses: a.Addresses, Since: a.Uptime})
+	})
+	return known, nil
+}
+
+// readAttachments updates all claims from the files. It finds attachments whose DEL could not reach this agent.
+func (e *Enforcer) readAttachments() {
+	keys, err := e.o.Attachments.Endpoints()
+	if err != nil {
+		e.o.Log.Error("network policy cannot read the attachments of this node", "error", err)
+		return
+	}
+	e.mu.Lock()
+	for _, id := range e.compiler.Claims() {
+		if k := keyOf(id); !slices.Contains(keys, k) {
+			keys = append(keys, k)
+		}
+	}
+	e.mu.Unlock()
+	for _, k := range keys {
+		if _, err := e.readAttachment(k); err != nil {
+			e.o.Log.Error("network policy ignores an attachment", "container", k.ContainerID, "interface", k.IfName, "error", err)
+		}
+	}
+}
+
+// wait waits until the kernel has the policy of a claim's pod.
+func (e *Enforcer) wait(ctx context.Context, claim string) error {
+	e.mu.Lock()
+	if e.missingFor(claim) == "" {
+		e.mu.Unlock()
+		return nil
+	}
+	ready := make(chan struct{})
+	e.waiting[ready] = claim
+	e.mu.Unlock()
+	select {
+	case <-ready:
+		return nil
+	case <-ctx.Done():
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.waiting, ready)
+	if missing := e.missingFor(claim); missing != "" {
+		return cni.Errorf(cni.CodeTryAgainLater, "this node waits for %s", missing)
+	}
+	return nil
+}
+
+// missingFor returns what must happen before policy is in force for a claim's pod, or "".
+func (e *Enforcer) missingFor(id string) string {
+	for resource := range e.missing {
+		return "the " + resource + " of the Kubernetes API"
+	}
+	if waiting := e.compiler.Waiting(id); waiting != "" {
+		return waiting + " from the Kubernetes API"
+	}
+	if !e.inForce || e.unwritten {
+		return "the kernel"
+	}
+	return ""
+}

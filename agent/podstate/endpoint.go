@@ -1,0 +1,82 @@
+package podstate
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Endpoint is an attachment to which network policy applies. The plugin fairlead-policy writes its file before it asks
+// the agent to enforce policy, and removes the file on DEL. So an agent that restarts knows the attachment, and DEL needs
+// no agent.
+type Endpoint struct {
+	Version     int    `json:"version"`
+	Network     string `json:"network"` // CNI name of the network
+	ContainerID string `json:"containerID"`
+	IfName      string `json:"ifName"`
+	// Namespace, Name and UID are the pod's in Kubernetes.
+	Namespace string       `json:"namespace"`
+	Name      string       `json:"name"`
+	UID       string       `json:"uid,omitempty"`
+	Addresses []netip.Addr `json:"addresses"`
+	// Boot and Uptime are when the ADD began: the ID of the boot, and the kernel's time since then.
+	Boot   string        `json:"boot"`
+	Uptime time.Duration `json:"uptime"`
+}
+
+// OpPolicy is the operation of the agent's socket with which a plugin says that an endpoint's file was written or
+// removed. The argument is a Key. After ADD, the answer arrives when policy is in force for the endpoint.
+const OpPolicy = "policy"
+
+func (d Dir) endpoints() string { return filepath.Join(d.root, "endpoints") }
+
+func (d Dir) endpoint(k Key) string {
+	return filepath.Join(d.endpoints(), k.ContainerID+separator+k.IfName+ending)
+}
+
+// Endpoint returns an endpoint, or fs.ErrNotExist.
+func (d Dir) Endpoint(k Key) (*Endpoint, error) {
+	if strings.Contains(k.ContainerID+k.IfName, "/") {
+		return nil, fmt.Errorf("container %q, interface %q: %w", k.ContainerID, k.IfName, fs.ErrNotExist)
+	}
+	e := &Endpoint{}
+	err := read(d.endpoint(k), e)
+	if err == nil && (e.ContainerID != k.ContainerID || e.IfName != k.IfName) {
+		err = fmt.Errorf("read %s: it describes another container, %s", d.endpoint(k), e.ContainerID)
+	}
+	return e, err
+}
+
+// WriteEndpoint writes an endpoint.
+func (d Dir) WriteEndpoint(e *Endpoint) error {
+	e.Version = version
+	if err := write(d.endpoint(e.Key()), e); err != nil {
+		return fmt.Errorf("record the addresses of container %s: %w", e.ContainerID, err)
+	}
+	return nil
+}
+
+// RemoveEndpoint removes an endpoint, if there is one.
+func (d Dir) RemoveEndpoint(k Key) error {
+	if err := os.Remove(d.endpoint(k)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the addresses of container %s: %w", k.ContainerID, err)
+	}
+	return nil
+}
+
+// Endpoints returns the keys of all endpoints.
+func (d Dir) Endpoints() ([]Key, error) {
+	out, err := keys(d.endpoints())
+	if err != nil {
+		return nil, fmt.Errorf("list the endpoints of network policy: %w", err)
+	}
+	return out, nil
+}
+
+// Key returns the endpoint's key.
+func (e *Endpoint) Key() Key { return Key{e.ContainerID, e.IfName} }

@@ -1,0 +1,192 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/agent/podstate"
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/cni/wire"
+	"github.com/fairlead/fairlead/internal/bootid"
+	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/plugin"
+	"github.com/fairlead/fairlead/skel"
+)
+
+// PolicyType is the name of the plugin Policy.
+const PolicyType = "fairlead-policy"
+
+// Policy returns the plugin with which ADD waits until the node agent enforces network policy for a pod. A container that
+// is not a Kubernetes pod has no policy.
+func Policy() skel.Plugin {
+	return skel.Plugin{
+		Name: PolicyType, About: "waits until network policy is in force for a pod", AnyNetns: true,
+		Funcs: skel.CNIFuncs{Add: policyAdd, Check: policyCheck, Del: policyDel, GC: policyGC},
+	}
+}
+
+// policyConf is the configuration of one call.
+type policyConf struct {
+	cni.PluginConf
+	endpoint podstate.Endpoint
+	prev     *cni.Result
+	dir      local.Dir
+	state    podstate.Dir
+}
+
+// readPolicy reads the configuration. DEL and GC need no prevResult.
+func readPolicy(args *skel.CmdArgs, needsPrev bool) (*policyConf, error) {
+	c := &policyConf{dir: local.Open("", "")}
+	c.state = podstate.Open(c.dir)
+	if err := cni.Decode(args.StdinData, &c.PluginConf); err != nil {
+		return nil, err
+	}
+	c.endpoint = podstate.Endpoint{Network: c.Name, ContainerID: args.ContainerID, IfName: args.IfName}
+	if !needsPrev {
+		return c, nil
+	}
+	if len(c.RawPrevResult) == 0 {
+		return nil, cni.Errorf(cni.CodeInvalidNetworkConfig, "%s must be called as chained plugin: put it after another plugin in the list, whose result it needs as prevResult", PolicyType)
+	}
+	var err error
+	if c.prev, err = wire.Decode(c.CNIVersion, c.RawPrevResult); err != nil {
+		return nil, err
+	}
+	pod, err := cni.ParseArgs(args.Args)
+	if err != nil {
+		return nil, err
+	}
+	c.endpoint.Namespace, _ = pod.Get("K8S_POD_NAMESPACE")
+	c.endpoint.Name, _ = pod.Get("K8S_POD_NAME")
+	c.endpoint.UID, _ = pod.Get("K8S_POD_UID")
+	c.endpoint.Addresses = containerAddrs(c.prev)
+	return c, nil
+}
+
+// isPod reports whether policy applies to the container.
+func (c *policyConf) isPod() bool {
+	return c.endpoint.Namespace != "" && c.endpoint.Name != "" && len(c.endpoint.Addresses) > 0
+}
+
+// containerAddrs returns the addresses in a result that are the container's.
+func containerAddrs(r *cni.Result) (out []netip.Addr) {
+	for _, ip := range r.IPs {
+		i := ip.Interface
+		if i == nil || *i >= 0 && *i < len(r.Interfaces) && r.Interfaces[*i].Sandbox != "" {
+			out = append(out, ip.Address.Addr())
+		}
+	}
+	return out
+}
+
+func policyAdd(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error) {
+	c, err := readPolicy(args, true)
+	if err != nil || !c.isPod() {
+		return prevOf(c), err
+	}
+	if c.endpoint.Boot, err = bootid.Read(); err != nil {
+		return nil, err
+	}
+	c.endpoint.Uptime = kernel.Uptime()
+	if err := c.state.WriteEndpoint(&c.endpoint); err != nil {
+		return nil, err
+	}
+	if err := c.call(ctx); err != nil {
+		err = fmt.Errorf("network policy of pod %s/%s: %w", c.endpoint.Namespace, c.endpoint.Name, err)
+		return nil, errors.Join(err, c.remove(context.WithoutCancel(ctx)))
+	}
+	return c.prev, nil
+}
+
+func prevOf(c *policyConf) *cni.Result {
+	if c == nil {
+		return nil
+	}
+	return c.prev
+}
+
+// call asks the agent to read the endpoint's file. An agent without policy answers, too.
+func (c *policyConf) call(ctx context.Context) error {
+	err := c.dir.Call(ctx, podstate.OpPolicy, c.endpoint.Key(), nil)
+	if _, ok := errors.AsType[*local.AwayError](err); ok {
+		return cni.Errorf(cni.CodeTryAgainLater, "%w", err)
+	}
+	if e, ok := errors.AsType[*local.Error](err); ok {
+		return cni.Errorf(e.Code, "%w", err)
+	}
+	return err
+}
+
+// policyCheck reports an endpoint that the agent cannot know, or knows with other addresses.
+func policyCheck(_ context.Context, args *skel.CmdArgs) error {
+	c, err := readPolicy(args, true)
+	if err != nil || !c.isPod() {
+		return err
+	}
+	have, err := c.state.Endpoint(c.endpoint.Key())
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("network policy is not in force for container %s: its ADD did not run %s: run DEL and ADD", args.ContainerID, PolicyType)
+	}
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(have.Addresses, c.endpoint.Addresses) {
+		return fmt.Errorf("network policy of container %s is for %v, its addresses are %v: run DEL and ADD", args.ContainerID, have.Addresses, c.endpoint.Addresses)
+	}
+	return nil
+}
+
+// goneWithin limits the message to the agent that an endpoint has gone. The agent also finds out by itself.
+const goneWithin = 2 * time.Second
+
+func policyDel(ctx context.Context, args *skel.CmdArgs) error {
+	c, err := readPolicy(args, false)
+	if err != nil {
+		return err
+	}
+	return c.remove(ctx)
+}
+
+func (c *policyConf) remove(ctx context.Context) error {
+	_, err := c.state.Endpoint(c.endpoint.Key())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err := c.state.RemoveEndpoint(c.endpoint.Key()); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, goneWithin)
+	defer cancel()
+	_ = c.call(ctx)
+	return nil
+}
+
+// policyGC removes this network's endpoints that are not valid, unless they were added after the collection began.
+func policyGC(ctx context.Context, args *skel.CmdArgs) error {
+	ctx, start := plugin.GCStart(ctx)
+	c, err := readPolicy(args, false)
+	if err != nil {
+		return err
+	}
+	keys, err := c.state.Endpoints()
+	errs := []error{err}
+	for _, k := range keys {
+		e, err := c.state.Endpoint(k)
+		if err != nil || e.Network != c.Name || slices.Contains(c.ValidAttachments, cni.Attachment{ContainerID: k.ContainerID, IfName: k.IfName}) {
+			continue
+		}
+		if boot, err := bootid.Read(); err != nil || e.Boot == boot && e.Uptime >= start {
+			continue
+		}
+		gone := *c
+		gone.endpoint = *e
+		errs = append(errs, gone.remove(ctx))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,53 @@
+package delegate
+
+import (
+	"slices"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/cni/rawjson"
+	chained "github.com/fairlead/fairlead/plugins/chain"
+)
+
+// WithPolicy returns a list with the plugin that waits for network policy at its end. It returns the list unchanged if the
+// plugin is in it already.
+func WithPolicy(config []byte) ([]byte, error) {
+	list, err := rawjson.ParseObject(config)
+	if err != nil {
+		return nil, cni.Invalid(config, "", "want a list of plugins")
+	}
+	if err := addPolicy(list); err != nil {
+		return nil, err
+	}
+	return list.Bytes(), nil
+}
+
+func addPolicy(list *rawjson.Object) error {
+	members, err := ChainMembers(list.Bytes())
+	if err != nil || hasType(members, chained.PolicyType) {
+		return err
+	}
+	var plugins [][]byte
+	for _, m := range members {
+		plugins = append(plugins, m.Raw)
+	}
+	setPlugins(list, append(plugins, []byte(`{"type": "`+chained.PolicyType+`"}`)))
+	return nil
+}
+
+func hasType(members []ChainMember, pluginType string) bool {
+	return slices.ContainsFunc(members, func(m ChainMember) bool { return m.Type == pluginType })
+}
+
+// addPolicyLike adds the plugin that waits for network policy to the list of another network of a pod, if the default
+// network has it. Isolated networks have no policy: their addresses may be those of other networks.
+func (c *podCall) addPolicyLike(list *rawjson.Object) error {
+	own, err := ChainMembers(c.args.StdinData)
+	if err != nil || !hasType(own, chained.PolicyType) {
+		return err
+	}
+	members, err := ChainMembers(list.Bytes())
+	if err != nil || hasType(members, NetworkType) {
+		return err
+	}
+	return addPolicy(list)
+}
