@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -19,10 +20,15 @@ type Bridge struct {
 	MTU           int    `json:",omitzero"` // bytes, of a bridge that is created; 0: the kernel's choice
 	Promisc       bool   `json:",omitzero"` // set if true, never cleared
 	VLANFiltering bool   `json:",omitzero"`
+	// Netfilter sends packets between the ports through the host's rules for forwarded packets. It needs the kernel module
+	// br_netfilter.
+	Netfilter bool `json:",omitzero"`
 }
 
 const ( // linux/if_link.h: IFLA_INFO_DATA of a bridge
 	brVLANFiltering = 7
+	brNetfilterIPv4 = 36
+	brNetfilterIPv6 = 37
 	brDefaultPVID   = 39
 )
 
@@ -56,6 +62,9 @@ func (b *Bridge) String() string {
 	s += " type bridge"
 	if b.VLANFiltering {
 		s += " vlan_filtering 1"
+	}
+	if b.Netfilter {
+		s += " nf_call_iptables 1 nf_call_ip6tables 1"
 	}
 	return s
 }
@@ -114,9 +123,46 @@ func (b *Bridge) ignoreRouters() error {
 }
 
 func (b *Bridge) data(n *netlink.Buffer) {
-	if b.VLANFiltering {
-		n.Uint8(brVLANFiltering, 1)
+	for _, at := range b.options() {
+		n.Uint8(at, 1)
 	}
+}
+
+// options returns the attributes that are 1.
+func (b *Bridge) options() (out []uint16) {
+	if b.VLANFiltering {
+		out = append(out, brVLANFiltering)
+	}
+	if b.Netfilter {
+		out = append(out, brNetfilterIPv4, brNetfilterIPv6)
+	}
+	return out
+}
+
+// lacks reports whether a bridge lacks one of these options.
+func (b *Bridge) lacks(l *LinkInfo, options ...uint16) bool {
+	return slices.ContainsFunc(options, func(at uint16) bool {
+		return slices.Contains(b.options(), at) && netlink.Uint8(netlink.Attr(l.data, at)) == 0
+	})
+}
+
+// The kernel passes tagged packets by without this key, and a bridge that filters VLANs tags all of them.
+const taggedNetfilter = "net/bridge/bridge-nf-filter-vlan-tagged"
+
+// enableNetfilter prepares the host for a bridge whose packets pass its rules.
+func (b *Bridge) enableNetfilter() error {
+	if !b.Netfilter {
+		return nil
+	}
+	have, err := readSysctl(taggedNetfilter)
+	if errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("bridge %s: packets between its ports cannot pass the host's rules, because the kernel module br_netfilter is not loaded: "+
+			`run "modprobe br_netfilter", and add it to /etc/modules-load.d for the next boot`, b.Name)
+	}
+	if err != nil || !b.VLANFiltering || have == "1" {
+		return err
+	}
+	return writeSysctl(taggedNetfilter, "1", false)
 }
 
 // adjust sets what an existing bridge lacks.
@@ -131,19 +177,22 @@ func (b *Bridge) adjust(e *Engine, l *LinkInfo) error {
 	if b.Promisc && !l.Promisc {
 		flags |= unix.IFF_PROMISC
 	}
-	filter := b.VLANFiltering && netlink.Uint8(netlink.Attr(l.data, brVLANFiltering)) == 0
+	if err := b.enableNetfilter(); err != nil {
+		return err
+	}
+	options := b.lacks(l, b.options()...)
 	mac := b.macToSet(l)
-	if flags == 0 && !filter && mac == "" {
+	if flags == 0 && !options && mac == "" {
 		return nil
 	}
 	body := netlink.LinkMessage(l.Index, flags, flags)
 	if mac != "" {
 		body.Bytes(unix.IFLA_ADDRESS, macBytes(mac))
 	}
-	if filter {
+	if options {
 		body.Nest(unix.IFLA_LINKINFO, func(n *netlink.Buffer) {
 			n.String(unix.IFLA_INFO_KIND, "bridge")
-			n.Nest(unix.IFLA_INFO_DATA, func(n *netlink.Buffer) { n.Uint8(brVLANFiltering, 1) })
+			n.Nest(unix.IFLA_INFO_DATA, b.data)
 		})
 	}
 	_, err := e.Request(Host, netlink.Request{Type: unix.RTM_NEWLINK, Flags: 0, Body: body})
@@ -165,8 +214,11 @@ func (b *Bridge) diff(e *Engine) ([]string, error) {
 	if b.Promisc && !l.Promisc {
 		d = append(d, "is not promiscuous")
 	}
-	if b.VLANFiltering && netlink.Uint8(netlink.Attr(l.data, brVLANFiltering)) == 0 {
+	if b.lacks(l, brVLANFiltering) {
 		d = append(d, "does not filter VLANs")
+	}
+	if b.lacks(l, brNetfilterIPv4, brNetfilterIPv6) {
+		d = append(d, "does not send packets between its ports through the host's rules")
 	}
 	if b.ownsMAC(l) {
 		d = append(d, unequal("address", l.MAC, b.MAC)...)

@@ -21,9 +21,17 @@ func WithPolicy(config []byte) ([]byte, error) {
 	return list.Bytes(), nil
 }
 
+// addPolicy adds the plugin. It also pins the addresses of containers on links that the host forwards for, because
+// policy knows a sender by its address, and sends packets between the ports of a bridge through policy's rules.
 func addPolicy(list *rawjson.Object) error {
 	members, err := ChainMembers(list.Bytes())
 	if err != nil || hasType(members, chained.PolicyType) {
+		return err
+	}
+	if err := edit(list, forPolicy); err != nil {
+		return err
+	}
+	if members, err = ChainMembers(list.Bytes()); err != nil {
 		return err
 	}
 	var plugins [][]byte
@@ -31,6 +39,26 @@ func addPolicy(list *rawjson.Object) error {
 		plugins = append(plugins, m.Raw)
 	}
 	setPlugins(list, append(plugins, []byte(`{"type": "`+chained.PolicyType+`"}`)))
+	return nil
+}
+
+// forPolicy sets what policy needs, unless the configuration says something else.
+func forPolicy(_ int, plugin *rawjson.Object) error {
+	var keys []string
+	switch plugin.String("type") {
+	case "bridge":
+		keys = []string{"antiSpoof", "bridgeNetfilter"}
+	case "ptp":
+		keys = []string{"antiSpoof"}
+	}
+	if _, hasIPAM := plugin.Get("ipam"); !hasIPAM {
+		return nil // the addresses are not known
+	}
+	for _, key := range keys {
+		if _, set := plugin.Get(key); !set {
+			plugin.Set(key, []byte("true"))
+		}
+	}
 	return nil
 }
 

@@ -37,6 +37,7 @@ type bridge struct {
 	AntiSpoof                 bool        `json:"antiSpoof"`
 	EnableDAD                 bool        `json:"enabledad"`
 	PortIsolation             bool        `json:"portIsolation"`
+	BridgeNetfilter           bool        `json:"bridgeNetfilter"`
 	DisableContainerInterface bool        `json:"disableContainerInterface"`
 	StaticMAC                 string      `json:"mac"`
 	LinkType                  string      `json:"linkType"`
@@ -77,7 +78,7 @@ func (c *bridge) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, err
 	c.MTU = mtuOf(a, &c.Conf, c.MTU)
 	br := &kernel.Bridge{
 		Name: c.Bridge, MTU: c.MTU,
-		Promisc: c.PromiscMode, VLANFiltering: c.filtersVLANs(),
+		Promisc: c.PromiscMode, VLANFiltering: c.filtersVLANs(), Netfilter: c.BridgeNetfilter,
 	}
 	l, err := a.Facts.Link(kernel.Host, c.Bridge)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"net"
 	"testing"
@@ -15,12 +16,15 @@ import (
 const (
 	payloadSize = 1000             // bytes of payload
 	frameSize   = payloadSize + 42 // with UDP, IPv4 and Ethernet headers
-	warmUpTime  = 1500 * time.Millisecond
+	warmUpTime  = 2 * time.Second
 	measureTime = 2 * time.Second
 )
 
-// TestBandwidthAccuracy sends datagrams at more than twice the rate, in both directions at once. The received rate,
-// counted in bytes on the link, is within 5% of the configured one.
+// overload is how much more is sent than the limit. The sender needs little of a processor, because other tests use it, too.
+const overload = 1.8
+
+// TestBandwidthAccuracy sends datagrams at more than the rate, in both directions at once. The received rate, counted in
+// bytes on the link, is within 5% of the configured one.
 func TestBandwidthAccuracy(t *testing.T) {
 	for _, tt := range []struct {
 		name, keys string
@@ -29,7 +33,7 @@ func TestBandwidthAccuracy(t *testing.T) {
 	}{
 		{"as in the example", `"ingressRate": 1000000, "ingressBurst": 1000000, "egressRate": 1000000, "egressBurst": 1000000`, 1e6, true},
 		{"rate without burst", `"ingressRate": 20000000, "egressRate": 20000000`, 20e6, true},
-		{"from runtimeConfig", `"capabilities": {"bandwidth": true}`, 50e6, true},
+		{"from runtimeConfig", `"capabilities": {"bandwidth": true}`, 10e6, true},
 		{"shaped subnets", `"ingressRate": 8000000, "egressRate": 8000000, "shapedSubnets": ["10.1.0.0/24", "fd00::/64"]`, 8e6, true},
 		{"traffic to unshaped subnets", `"ingressRate": 1000000, "egressRate": 1000000, "unshapedSubnets": ["10.1.0.0/24"]`, 8e6, false},
 		{"at the container", `"egressAt": "container", "ingressRate": 20000000, "egressRate": 20000000`, 20e6, true},
@@ -41,7 +45,7 @@ func TestBandwidthAccuracy(t *testing.T) {
 			m := newMachine(t)
 			conf := `{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "bridge", "isGateway": true, $IPAM}, {"type": "bandwidth", ` + tt.keys + `}]}`
 			for _, verb := range []string{"add", "check"} {
-				if out, err := m.cni(verb, conf, "a", "", "", `CAP_ARGS={"bandwidth": {"ingressRate": 50000000, "egressRate": 50000000}}`); err != nil {
+				if out, err := m.cni(verb, conf, "a", "", "", `CAP_ARGS={"bandwidth": {"ingressRate": 10000000, "egressRate": 10000000}}`); err != nil {
 					t.Fatalf("%s: %s", verb, out)
 				}
 			}
@@ -52,7 +56,7 @@ func TestBandwidthAccuracy(t *testing.T) {
 				if tt.limited && max(in, out) > 1.05 {
 					t.Errorf("more than the limit arrived: in %.3f, out %.3f", in, out)
 				}
-				if least := map[bool]float64{true: 0.95, false: 1.5}[tt.limited]; min(in, out) >= least {
+				if least := map[bool]float64{true: 0.95, false: 1.3}[tt.limited]; min(in, out) >= least {
 					break
 				} else if time.Since(start) > kerneltest.Slow(20*time.Second) {
 					t.Errorf("less than %.2f of the limit arrived: in %.3f, out %.3f", least, in, out)
@@ -82,13 +86,10 @@ func (m *machine) measureRates(rate float64) (in, out float64) {
 // the token bucket is empty.
 func (m *machine) transfer(from, to, addr string, rate float64) <-chan float64 {
 	m.T.Helper()
-	l := socket(m.T, to, func() (net.Conn, error) {
-		a, _ := net.ResolveUDPAddr("udp", addr)
-		return net.ListenUDP("udp", a)
-	})
+	l := socket(m.T, to, func() (net.Conn, error) { return listen(addr) })
 	c := socket(m.T, from, func() (net.Conn, error) { return net.Dial("udp", addr) })
 	ctx, cancel := context.WithTimeout(m.T.Context(), warmUpTime+measureTime+5*time.Second)
-	go sendAtRate(ctx, c, rate*2.2)
+	go sendAtRate(ctx, c, rate*overload)
 	arrived := make(chan float64, 1)
 	go func() {
 		defer cancel()
@@ -109,17 +110,19 @@ func sendAtRate(ctx context.Context, c net.Conn, rate float64) {
 	}
 }
 
+// measureRate uses the times at which the kernel received the datagrams, because this process may wait for a processor.
 func measureRate(l net.Conn) float64 {
 	defer l.Close()
-	b := make([]byte, 2048)
+	b, control := make([]byte, 2048), make([]byte, 128)
 	start, n := time.Now(), 0
 	_ = l.SetReadDeadline(start.Add(warmUpTime + measureTime))
 	var first, last time.Time
 	for {
-		if _, err := l.Read(b); err != nil {
+		_, size, _, _, err := l.(*net.UDPConn).ReadMsgUDP(b, control)
+		if err != nil {
 			break
 		}
-		last = time.Now()
+		last = received(control[:size])
 		switch {
 		case last.Sub(start) < warmUpTime:
 		case first.IsZero():
@@ -129,6 +132,39 @@ func measureRate(l net.Conn) float64 {
 		}
 	}
 	return float64(n) * frameSize * 8 / last.Sub(first).Seconds()
+}
+
+// listen returns a socket whose datagrams have the time of their arrival, and whose queue is long enough for a reader that
+// waits.
+func listen(addr string) (net.Conn, error) {
+	a, err := net.ResolveUDPAddr("udp", addr)
+	if err != nil {
+		return nil, err
+	}
+	c, err := net.ListenUDP("udp", a)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	err = raw.Control(func(fd uintptr) {
+		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20)
+		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1)
+	})
+	return c, err
+}
+
+// received returns a datagram's time of arrival from its control messages (socket(7): SO_TIMESTAMPNS).
+func received(control []byte) time.Time {
+	list, err := unix.ParseSocketControlMessage(control)
+	for _, m := range list {
+		if m.Header.Level == unix.SOL_SOCKET && m.Header.Type == unix.SCM_TIMESTAMPNS && len(m.Data) >= 16 {
+			return time.Unix(int64(binary.NativeEndian.Uint64(m.Data)), int64(binary.NativeEndian.Uint64(m.Data[8:])))
+		}
+	}
+	panic(fmt.Sprintf("no time of arrival: %v, %v", list, err))
 }
 
 // socket opens a socket in a namespace. Any goroutine can use it.
