@@ -22,6 +22,26 @@ type host struct {
 	keys    string // additional keys of the bridge plugin
 	routed  bool   // the plugin ptp instead of bridge
 	of      string // between hosts: name of the backend
+	setup   string // of the manual topology: what its bridge has in addition
+}
+
+// bridges are ways in which packets between two ports of a bridge can pass the host's rules, after one without.
+func bridges() []host {
+	const off = "sysctl -qw net.bridge.bridge-nf-call-iptables=0\n"
+	list := []host{
+		{name: "bridge", setup: off},
+		{name: "br_netfilter", setup: off + "ip link set br0 type bridge nf_call_iptables 1 nf_call_ip6tables 1"},
+		{name: "isolated", setup: off + `for p in va vb; do bridge link set dev $p isolated on; done
+			sysctl -qw net.ipv4.conf.br0.proxy_arp_pvlan=1 net.ipv4.conf.br0.send_redirects=0 net.ipv4.conf.all.send_redirects=0`},
+		{name: "Fairlead (ptp)", connect: byPlugins, backend: "nftables", routed: true},
+	}
+	for i := range list {
+		if list[i].connect == nil {
+			list[i].connect = connectManually
+		}
+		list[i].crowd = func(int) error { return nil }
+	}
+	return list
 }
 
 func hosts() []host {
@@ -74,8 +94,7 @@ func output(c *exec.Cmd) (string, error) {
 	return out.String(), nil
 }
 
-func prepare() ([]host, error) {
-	list := hosts()
+func prepare(list []host) ([]host, error) {
 	for _, h := range list {
 		if err := h.prepare(); err != nil {
 			return nil, fmt.Errorf("%s: %w", h.name, err)
@@ -145,7 +164,7 @@ func connectManually(h host) error {
 				chain out { type nat hook postrouting priority srcnat; ip saddr 10.9.0.0/24 oifname != "br0" masquerade; }
 			}
 		END`, echoHostPort, podA, echoPort, iperfHostPort, podA, iperfPort, pinnedHostPort, podA, pinnedPort)
-	_, err := h.sh("", script)
+	_, err := h.sh("", script+"\n"+h.setup)
 	return err
 }
 

@@ -3,7 +3,7 @@
 // connections: from pod to pod, from outside to a host port, and out through masquerade. It repeats them with the
 // elements and rules of thousands of other containers.
 //
-//	go run ./bench/path [-hosts [-backend NAME]] [-n ROUNDS] [-for TIME] [-others NUMBER] [-what THING] [-programs DIRECTORY [-build]] [-json FILE] [-write FILE]
+//	go run ./bench/path [-hosts [-backend NAME] | -bridges] [-n ROUNDS] [-for TIME] [-others NUMBER] [-what THING] [-programs DIRECTORY [-build]] [-json FILE] [-write FILE]
 package main
 
 import (
@@ -36,6 +36,7 @@ func main() {
 	flag.BoolVar(&o.build, "build", false, "build the programs into the directory of -programs, and measure nothing")
 	flag.StringVar(&o.what, "what", "", "measure only this: stream, rr or connect")
 	flag.BoolVar(&o.hosts, "hosts", false, "measure between two hosts, with each agent backend that this kernel supports")
+	flag.BoolVar(&o.bridges, "bridges", false, "measure ways in which packets between two ports of a bridge pass the host's rules")
 	flag.StringVar(&o.backend, "backend", "", "measure only this backend")
 	flag.StringVar(&o.json, "json", "", "write the figures as JSON to this `file`")
 	flag.StringVar(&o.page, "write", "", "write the page to this `file`")
@@ -60,6 +61,7 @@ type options struct {
 	programs         string
 	backend          string
 	build, hosts     bool
+	bridges          bool
 }
 
 // insideVariable is the directory of the built programs, for the process inside its own namespaces.
@@ -108,7 +110,11 @@ func run(o options) error {
 		}
 		return report(rows, o, hostsPage)
 	}
-	hosts, err := prepare()
+	list := hosts()
+	if o.bridges {
+		list = bridges()
+	}
+	hosts, err := prepare(list)
 	if err != nil {
 		return err
 	}
