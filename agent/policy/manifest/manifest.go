@@ -1,5 +1,5 @@
 // Package manifest reads a world of policies from Kubernetes' objects in YAML or JSON, as "kubectl get -o yaml" prints
-// them and "kubectl apply" reads them.
+// them and "kubectl apply" reads them, and policies in a short form.
 package manifest
 
 import (
@@ -67,6 +67,13 @@ func (l *loader) documents(raw []byte) error {
 
 // object reads one object, or each object of a list.
 func (l *loader) object(text []byte) error {
+	if isShort(text) {
+		p, err := parseShort(text)
+		if err == nil {
+			l.w.Add(p)
+		}
+		return err
+	}
 	var head struct {
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`
@@ -95,14 +102,7 @@ func (l *loader) object(text []byte) error {
 		}
 		return nil
 	}
-	// As in the API server, an unknown key is an error, and so is one with other capitals.
-	raw, err := strict.YAMLToJSONStrict(text)
-	if err == nil {
-		var unknown []error
-		unknown, err = json.UnmarshalStrict(raw, o)
-		err = errors.Join(append(unknown, err)...)
-	}
-	if err != nil {
+	if err := decode(text, o); err != nil {
 		return fmt.Errorf("%s %s: %w", head.Kind, o.GetName(), err)
 	}
 	switch head.Kind {
@@ -111,6 +111,16 @@ func (l *loader) object(text []byte) error {
 	}
 	l.w.Add(o)
 	return nil
+}
+
+// decode decodes as the API server does: an unknown key is an error, and so is one with other capitals.
+func decode(text []byte, into any) error {
+	raw, err := strict.YAMLToJSONStrict(text)
+	if err != nil {
+		return err
+	}
+	unknown, err := json.UnmarshalStrict(raw, into)
+	return errors.Join(append(unknown, err)...)
 }
 
 // nameNamespaces adds the namespaces of pods that the files do not have.
