@@ -148,11 +148,13 @@ func newAgent(o Options, k reconciler) (*Agent, error) {
 		a.pods = podnetworks.NewManager(podnetworks.Options{Client: client, Dir: podstate.Open(am.Dir), Kubelet: o.Config.PodNetworks.Kubelet, Log: o.Log})
 	}
 	if o.Config.Policy.Enabled {
-		c, err := o.Config.KubernetesConfig()
-		if err != nil {
-			return nil, err
+		po := enforce.Options{Directory: o.Config.Policy.Directory, Node: o.Config.Node, Attachments: podstate.Open(am.Dir), Log: o.Log.With("part", "policy")}
+		if po.Directory == "" {
+			if po.Config, err = o.Config.KubernetesConfig(); err != nil {
+				return nil, err
+			}
 		}
-		a.policy = enforce.New(enforce.Options{Config: c, Node: o.Config.Node, Attachments: podstate.Open(am.Dir), Log: o.Log.With("part", "policy")})
+		a.policy = enforce.New(po)
 	}
 	a.publish = &publisher{store: a.session.Store(), session: a.session, conf: o.Config, storeCache: a.storeCache, log: o.Log, status: a.status, wake: make(chan struct{}, 1), conditions: o.Store}
 	return a, nil

@@ -46,7 +46,7 @@ var delegatingKeys = map[string]string{
 	"minicni":            "bridge subnet mtu",
 	"fairlead-chain":     "plugins",
 	delegate.PodType:     "plugins confDirs",
-	chain.PolicyType:     "",
+	chain.PolicyType:     "labels",
 }
 
 // Keys returns the keys that a plugin reads, or nil if it is not a plugin of this project. For an IPAM plugin, see

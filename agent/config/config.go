@@ -42,7 +42,7 @@ type Config struct {
 	// PodNetworks lets pods of Kubernetes select several networks. It needs the store kubernetes.
 	PodNetworks PodNetworks `json:"podNetworks,omitzero"`
 
-	// Policy keeps network policies in force. It needs the store kubernetes.
+	// Policy keeps network policies in force. It needs the store kubernetes, or a directory with policies.
 	Policy Policy `json:"policy,omitzero"`
 
 	// MountNamespace is the path of the mount namespace in which the agent mounts the network namespaces of isolated
@@ -126,6 +126,23 @@ type PodNetworks struct {
 type Policy struct {
 	// Enabled makes the agent follow NetworkPolicies and ClusterNetworkPolicies, and drop what they do not allow.
 	Enabled bool `json:"enabled,omitempty"`
+	// Directory has the policies in files, for the containers of this host; "": the policies are in Kubernetes.
+	Directory string `json:"directory,omitempty"`
+}
+
+// problem returns what is wrong.
+func (p Policy) problem(kubeconfig string) error {
+	switch {
+	case p.Directory != "" && !p.Enabled:
+		return errors.New("policy.directory is set, and policy.enabled is not true: set it, or remove the directory")
+	case p.Enabled && p.Directory == "" && kubeconfig == "":
+		return errors.New("policy.enabled is true without store.kubernetes.kubeconfig, and without policy.directory: network policies are in the Kubernetes API or in files")
+	case p.Directory != "" && kubeconfig != "":
+		return errors.New("policy.directory is set, and so is store.kubernetes.kubeconfig: with Kubernetes, network policies are in its API")
+	case p.Directory != "" && !filepath.IsAbs(p.Directory):
+		return fmt.Errorf("policy.directory %q: want an absolute path", p.Directory)
+	}
+	return nil
 }
 
 // DefaultKubelet is the kubelet's pod-resources socket.
@@ -265,9 +282,7 @@ func (c *Config) validate() error {
 	if c.PodNetworks.Enabled && c.Store.Kubernetes.Kubeconfig == "" {
 		errs = append(errs, errors.New("podNetworks.enabled is true without store.kubernetes.kubeconfig: NetworkAttachmentDefinitions are in the Kubernetes API"))
 	}
-	if c.Policy.Enabled && c.Store.Kubernetes.Kubeconfig == "" {
-		errs = append(errs, errors.New("policy.enabled is true without store.kubernetes.kubeconfig: network policies are in the Kubernetes API"))
-	}
+	errs = append(errs, c.Policy.problem(c.Store.Kubernetes.Kubeconfig))
 	if c.Network != nil {
 		errs = append(errs, c.Network.Validate())
 		if c.Network.Isolated {

@@ -55,6 +55,7 @@ func TestDocumentedFile(t *testing.T) {
 	whole = strings.Replace(whole, "networkFile: ", "# networkFile: ", 1) // instead of network
 	whole = strings.Replace(whole, "kubeconfig: ", "# kubeconfig: ", 1)   // instead of etcd
 	whole = strings.ReplaceAll(whole, "enabled: ", "# enabled: ")         // needs kubeconfig
+	whole = strings.Replace(whole, "directory: ", "# directory: ", 1)     // needs enabled
 	all, err := load(t, whole)
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, whole)
@@ -95,6 +96,9 @@ func TestSettings(t *testing.T) {
 		}
 		if s.Key == "podNetworks.enabled" || s.Key == "policy.enabled" {
 			file = "store: {kubernetes: {kubeconfig: in-cluster}}"
+		}
+		if s.Key == "policy.directory" {
+			file += "\npolicy: {enabled: true, directory: /other}"
 		}
 		with, err := load(t, file, s.Variable(), v)
 		if err != nil {
@@ -160,12 +164,15 @@ func TestInvalidConfig(t *testing.T) {
 		"network: {subnets: [{cidr: 10.0.0.0/8}]}\nnetworkFile: /n.json":             "network and networkFile are both set",
 		"podNetworks: {enabled: true}":                                               "podNetworks.enabled is true without store.kubernetes.kubeconfig",
 		"policy: {enabled: true}":                                                    "policy.enabled is true without store.kubernetes.kubeconfig",
-		"podNetworks: {enabled: 1}":                                                  "podNetworks.enabled = 1: want true or false",
-		"cni: {file: /etc/cni/net.d/x.conflist}":                                     "cni has a file",
-		"[":                                                                          "agent.yaml:1:1: a value is missing",
-		"a: b: c":                                                                    `agent.yaml:1:1: there is a second ":" on one line`,
-		"node: a\n  grace: 5m":                                                       "agent.yaml:2:3: there is a second",
-		"node: a\n\tgrace: 5m":                                                       "agent.yaml:2:2: ",
+		"policy: {directory: /p}":                                                    "policy.enabled is not true",
+		"policy: {enabled: true, directory: p}":                                      "want an absolute path",
+		"policy: {enabled: true, directory: /p}\nstore: {kubernetes: {kubeconfig: k}}": "policy.directory is set, and so is store.kubernetes.kubeconfig",
+		"podNetworks: {enabled: 1}":              "podNetworks.enabled = 1: want true or false",
+		"cni: {file: /etc/cni/net.d/x.conflist}": "cni has a file",
+		"[":                                      "agent.yaml:1:1: a value is missing",
+		"a: b: c":                                `agent.yaml:1:1: there is a second ":" on one line`,
+		"node: a\n  grace: 5m":                   "agent.yaml:2:3: there is a second",
+		"node: a\n\tgrace: 5m":                   "agent.yaml:2:2: ",
 		"network: {subnets: [{cidr: 10.0.0.0/8}], backends: [{type: udp}]}\nnodes: a": `agent.yaml:2:1: nodes: there is no such key`,
 	} {
 		_, err := load(t, text)

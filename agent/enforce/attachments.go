@@ -61,14 +61,30 @@ func (e *Enforcer) readAttachment(k podstate.Key) (known bool, err error) {
 		return false, bootErr
 	}
 	known = err == nil && a.Boot == boot // the network namespaces of another boot have gone
+	if known && e.o.Config != nil && a.Name == "" {
+		known = false // no pod of Kubernetes has a policy for it
+	}
 	e.update(func(c *policy.Compiler) {
 		if !known {
-			c.DeleteClaim(claimID(k))
+			e.forget(c, claimID(k))
 			return
 		}
-		c.SetClaim(claimID(k), &policy.Claim{Namespace: a.Namespace, Name: a.Name, UID: a.UID, Addresses: a.Addresses, Since: a.Uptime})
+		of := asEndpoint(a, e.o.Node)
+		c.SetClaim(claimID(k), &policy.Claim{Namespace: of.Namespace, Name: of.Name, UID: of.UID, Addresses: a.Addresses, Since: a.Uptime})
+		if e.o.Config == nil {
+			c.AddNamespace(of.Namespace)
+			c.SetEndpoint(of)
+		}
 	})
 	return known, nil
+}
+
+// forget removes a claim, and without Kubernetes the container with its last claim.
+func (e *Enforcer) forget(c *policy.Compiler, claim string) {
+	namespace, name, last := c.DeleteClaim(claim)
+	if last && e.o.Config == nil {
+		c.DeleteEndpoint(namespace, name)
+	}
 }
 
 // readAttachments updates all claims from the files. It finds attachments whose DEL could not reach this agent.
@@ -119,10 +135,10 @@ func (e *Enforcer) wait(ctx context.Context, claim string) error {
 // missingFor returns what must happen before policy is in force for a claim's pod, or "".
 func (e *Enforcer) missingFor(id string) string {
 	for resource := range e.missing {
-		return "the " + resource + " of the Kubernetes API"
+		return "the " + resource
 	}
 	if waiting := e.compiler.Waiting(id); waiting != "" {
-		return waiting + " from the Kubernetes API"
+		return waiting
 	}
 	if !e.inForce || e.unwritten {
 		return "the kernel"

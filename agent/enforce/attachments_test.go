@@ -13,6 +13,7 @@ import (
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/fairlead/fairlead/agent/address"
@@ -44,7 +45,7 @@ func newHost(t *testing.T) *host {
 // start starts an agent that knows the pods of a namespace.
 func (h *host) start(pods ...*policy.Endpoint) {
 	h.t.Helper()
-	h.e = New(Options{Node: "n1", Attachments: podstate.Open(h.dirs), Log: slog.New(slog.DiscardHandler)})
+	h.e = New(Options{Config: &rest.Config{}, Node: "n1", Attachments: podstate.Open(h.dirs), Log: slog.New(slog.DiscardHandler)})
 	l, err := address.Listen(h.dirs.Socket())
 	if err != nil {
 		h.t.Fatal(err)
@@ -79,7 +80,7 @@ func (h *host) start(pods ...*policy.Endpoint) {
 	}
 	h.e.update(func(c *policy.Compiler) { c.SetNetworkPolicy(isolateAll(h.t)) })
 	for _, k := range kinds() {
-		h.e.synced(k.resource)
+		h.e.synced(k.resource + fromAPI)
 	}
 }
 

@@ -23,7 +23,8 @@ import (
 
 // Options configure an Enforcer.
 type Options struct {
-	Config      *rest.Config // of the Kubernetes API
+	Config      *rest.Config // of the Kubernetes API; nil: policies are in files, and containers of this host have them
+	Directory   string       // of the files
 	Node        string       // name of this node
 	Attachments podstate.Dir // of this node
 	Log         *slog.Logger
@@ -48,8 +49,12 @@ type Enforcer struct {
 // New returns an Enforcer. It does not connect.
 func New(o Options) *Enforcer {
 	e := &Enforcer{o: o, kick: make(chan struct{}, 1), compiler: policy.New(o.Node), missing: map[string]bool{}, waiting: map[chan struct{}]string{}}
+	if o.Config == nil {
+		e.missing[policyFiles] = true
+		return e
+	}
 	for _, k := range kinds() {
-		e.missing[k.resource] = true
+		e.missing[k.resource+fromAPI] = true
 	}
 	return e
 }
@@ -72,7 +77,11 @@ func (e *Enforcer) Run(ctx context.Context) error {
 	defer all.Wait()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	for _, k := range kinds() {
+	if e.o.Config == nil {
+		d := &directory{e: e, have: &policy.World{}}
+		all.Go(func() { d.run(ctx) })
+	}
+	for _, k := range e.kinds() {
 		f := &follower{kind: k, e: e, names: map[string]bool{}}
 		all.Go(func() {
 			if err := f.run(ctx, e.o.Config); err != nil {

@@ -44,6 +44,17 @@ type kind struct {
 	forget func(c *policy.Compiler, namespace, name string)
 }
 
+// fromAPI is part of what an ADD waits for.
+const fromAPI = " of the Kubernetes API"
+
+// kinds returns the types that the enforcer follows.
+func (e *Enforcer) kinds() []kind {
+	if e.o.Config == nil {
+		return nil
+	}
+	return kinds()
+}
+
 // kinds are the types that policy depends on. ClusterNetworkPolicies need a CustomResourceDefinition.
 func kinds() []kind {
 	return []kind{
@@ -237,6 +248,6 @@ func (f *follower) Replace(list []any, _ string) error {
 			}
 		}
 	})
-	f.e.synced(f.resource)
+	f.e.synced(f.resource + fromAPI)
 	return nil
 }

@@ -19,11 +19,12 @@ type Endpoint struct {
 	Network     string `json:"network"` // CNI name of the network
 	ContainerID string `json:"containerID"`
 	IfName      string `json:"ifName"`
-	// Namespace, Name and UID are the pod's in Kubernetes.
-	Namespace string       `json:"namespace"`
-	Name      string       `json:"name"`
-	UID       string       `json:"uid,omitempty"`
-	Addresses []netip.Addr `json:"addresses"`
+	// Namespace, Name and UID are the pod's; "": the container is no pod.
+	Namespace string            `json:"namespace,omitempty"`
+	Name      string            `json:"name,omitempty"`
+	UID       string            `json:"uid,omitempty"`
+	Labels    map[string]string `json:"labels,omitempty"` // that policies select; those of a Kubernetes pod are in the API
+	Addresses []netip.Addr      `json:"addresses"`
 	// Boot and Uptime are when the ADD began: the ID of the boot, and the kernel's time since then.
 	Boot   string        `json:"boot"`
 	Uptime time.Duration `json:"uptime"`

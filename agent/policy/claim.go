@@ -31,11 +31,21 @@ func (c *Compiler) SetClaim(id string, now *Claim) {
 	c.claimChanged(id, old, now)
 }
 
-// DeleteClaim removes the claim of an attachment, if there is one.
-func (c *Compiler) DeleteClaim(id string) {
+// DeleteClaim removes the claim of an attachment, if there is one. It returns its endpoint, and whether that has no other
+// claim.
+func (c *Compiler) DeleteClaim(id string) (namespace, name string, last bool) {
 	old := c.claims[id]
+	if old == nil {
+		return "", "", false
+	}
 	delete(c.claims, id)
 	c.claimChanged(id, old, nil)
+	for _, other := range c.claims {
+		if other.key() == old.key() {
+			return old.Namespace, old.Name, false
+		}
+	}
+	return old.Namespace, old.Name, true
 }
 
 // Claims returns the IDs of the attachments that have claims.
@@ -55,9 +65,9 @@ func (c *Compiler) Waiting(id string) string {
 	e := c.given[claim.key()]
 	switch {
 	case !claim.isFor(e):
-		return "pod " + claim.key()
+		return "pod " + claim.key() + " from the Kubernetes API"
 	case c.local[claim.key()].closed:
-		return "namespace " + claim.Namespace
+		return "namespace " + claim.Namespace + " from the Kubernetes API"
 	}
 	return ""
 }

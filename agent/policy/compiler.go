@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	v1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
@@ -96,6 +97,13 @@ func (c *Compiler) SetNamespace(name string, labels map[string]string) {
 	}
 	c.namespaces[name] = maps.Clone(labels)
 	c.namespaceChanged(name)
+}
+
+// AddNamespace adds a namespace that nobody has given labels, unless it is known.
+func (c *Compiler) AddNamespace(name string) {
+	if _, known := c.namespaces[name]; !known {
+		c.SetNamespace(name, map[string]string{corev1.LabelMetadataName: name})
+	}
 }
 
 // DeleteNamespace removes a namespace. Its pods and policies are deleted on their own.

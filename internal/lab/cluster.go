@@ -178,7 +178,7 @@ func (n *Node) configure(ctx context.Context) error {
 	if _, err := n.Run(ctx, "mkdir", "-p", ConfDir, "/run/bin"); err != nil {
 		return err
 	}
-	links := []string{"fairlead-ipam", "bridge", "ptp", "portmap", "host-local", "loopback", "flannel", "fairlead-net"}
+	links := []string{"fairlead-ipam", "bridge", "ptp", "portmap", "host-local", "loopback", "flannel", "fairlead-net", "fairlead-policy"}
 	for _, l := range links {
 		if err := os.Symlink(filepath.Join(n.c.Bin, "fairlead-cni"), n.Path("/run/bin/"+l)); err != nil {
 			return err

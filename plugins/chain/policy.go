@@ -22,11 +22,10 @@ import (
 // PolicyType is the name of the plugin Policy.
 const PolicyType = "fairlead-policy"
 
-// Policy returns the plugin with which ADD waits until the node agent enforces network policy for a pod. A container that
-// is not a Kubernetes pod has no policy.
+// Policy returns the plugin with which ADD waits until the node agent enforces network policy for a container.
 func Policy() skel.Plugin {
 	return skel.Plugin{
-		Name: PolicyType, About: "waits until network policy is in force for a pod", AnyNetns: true,
+		Name: PolicyType, About: "waits until network policy is in force for a container", AnyNetns: true,
 		Funcs: skel.CNIFuncs{Add: policyAdd, Check: policyCheck, Del: policyDel, GC: policyGC},
 	}
 }
@@ -34,6 +33,7 @@ func Policy() skel.Plugin {
 // policyConf is the configuration of one call.
 type policyConf struct {
 	cni.PluginConf
+	labelSources
 	endpoint podstate.Endpoint
 	prev     *cni.Result
 	dir      local.Dir
@@ -44,7 +44,7 @@ type policyConf struct {
 func readPolicy(args *skel.CmdArgs, needsPrev bool) (*policyConf, error) {
 	c := &policyConf{dir: local.Open("", "")}
 	c.state = podstate.Open(c.dir)
-	if err := cni.Decode(args.StdinData, &c.PluginConf); err != nil {
+	if err := cni.Decode(args.StdinData, c); err != nil {
 		return nil, err
 	}
 	c.endpoint = podstate.Endpoint{Network: c.Name, ContainerID: args.ContainerID, IfName: args.IfName}
@@ -66,13 +66,12 @@ func readPolicy(args *skel.CmdArgs, needsPrev bool) (*policyConf, error) {
 	c.endpoint.Name, _ = pod.Get("K8S_POD_NAME")
 	c.endpoint.UID, _ = pod.Get("K8S_POD_UID")
 	c.endpoint.Addresses = containerAddrs(c.prev)
-	return c, nil
+	c.endpoint.Labels, err = c.labels(pod)
+	return c, err
 }
 
-// isPod reports whether policy applies to the container.
-func (c *policyConf) isPod() bool {
-	return c.endpoint.Namespace != "" && c.endpoint.Name != "" && len(c.endpoint.Addresses) > 0
-}
+// applies reports whether policy can apply to the container.
+func (c *policyConf) applies() bool { return len(c.endpoint.Addresses) > 0 }
 
 // containerAddrs returns the addresses in a result that are the container's.
 func containerAddrs(r *cni.Result) (out []netip.Addr) {
@@ -87,7 +86,7 @@ func containerAddrs(r *cni.Result) (out []netip.Addr) {
 
 func policyAdd(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error) {
 	c, err := readPolicy(args, true)
-	if err != nil || !c.isPod() {
+	if err != nil || !c.applies() {
 		return prevOf(c), err
 	}
 	if c.endpoint.Boot, err = bootid.Read(); err != nil {
@@ -98,10 +97,18 @@ func policyAdd(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error) {
 		return nil, err
 	}
 	if err := c.call(ctx); err != nil {
-		err = fmt.Errorf("network policy of pod %s/%s: %w", c.endpoint.Namespace, c.endpoint.Name, err)
+		err = fmt.Errorf("network policy of %s: %w", c.what(), err)
 		return nil, errors.Join(err, c.remove(context.WithoutCancel(ctx)))
 	}
 	return c.prev, nil
+}
+
+// what names the container in errors.
+func (c *policyConf) what() string {
+	if c.endpoint.Name == "" {
+		return "container " + c.endpoint.ContainerID
+	}
+	return "pod " + c.endpoint.Namespace + "/" + c.endpoint.Name
 }
 
 func prevOf(c *policyConf) *cni.Result {
@@ -126,7 +133,7 @@ func (c *policyConf) call(ctx context.Context) error {
 // policyCheck reports an endpoint that the agent cannot know, or knows with other addresses.
 func policyCheck(_ context.Context, args *skel.CmdArgs) error {
 	c, err := readPolicy(args, true)
-	if err != nil || !c.isPod() {
+	if err != nil || !c.applies() {
 		return err
 	}
 	have, err := c.state.Endpoint(c.endpoint.Key())
