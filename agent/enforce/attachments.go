@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/fairlead/fairlead/agent/address"
 	"github.com/fairlead/fairlead/agent/podstate"
@@ -104,6 +105,31 @@ func (e *Enforcer) readAttachments() {
 	for _, k := range keys {
 		if _, err := e.readAttachment(k); err != nil {
 			e.o.Log.Error("network policy ignores an attachment", "container", k.ContainerID, "interface", k.IfName, "error", err)
+		}
+	}
+}
+
+// lookEvery is the interval between looks at the attachments' files, for changes of which no plugin could tell the agent.
+const lookEvery = time.Second
+
+// followAttachments reads the attachments' files when they have changed, until the context ends.
+func (e *Enforcer) followAttachments(ctx context.Context) {
+	t := time.NewTicker(lookEvery)
+	defer t.Stop()
+	last := ""
+	for {
+		stamp, changed := e.o.Attachments.EndpointStamp()
+		if stamp != last {
+			e.readAttachments()
+			last = stamp
+		}
+		if time.Since(changed) < lookEvery { // more changes may get the same time
+			last = ""
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
 		}
 	}
 }

@@ -77,6 +77,7 @@ func (e *Enforcer) Run(ctx context.Context) error {
 	defer all.Wait()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+	all.Go(func() { e.followAttachments(ctx) })
 	if e.o.Config == nil {
 		d := &directory{e: e, have: &policy.World{}}
 		all.Go(func() { d.run(ctx) })
@@ -147,7 +148,6 @@ func (e *Enforcer) loop(ctx context.Context, p *nftable.Programmer) {
 			return
 		case <-full.C:
 			e.disturbed.Store(true)
-			e.readAttachments()
 		case <-e.kick:
 			time.Sleep(together)
 		}

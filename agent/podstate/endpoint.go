@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/fairlead/fairlead/agent/address/local"
 )
 
 // Endpoint is an attachment to which network policy applies. The plugin fairlead-policy writes its file before it asks
@@ -67,7 +69,29 @@ func (d Dir) RemoveEndpoint(k Key) error {
 	if err := os.Remove(d.endpoint(k)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the addresses of container %s: %w", k.ContainerID, err)
 	}
+	unfinished, _ := filepath.Glob(filepath.Join(d.endpoints(), local.Unfinished+filepath.Base(d.endpoint(k))+"-*")) // the pattern is valid
+	for _, path := range unfinished {
+		_ = os.Remove(path)
+	}
 	return nil
+}
+
+// UnfinishedEndpoints returns the keys of endpoints whose files a process was writing when it died, at the latest at a
+// time.
+func (d Dir) UnfinishedEndpoints(latest time.Time) (out []Key) {
+	entries, _ := os.ReadDir(d.endpoints()) // without the directory, there are none
+	for _, e := range entries {
+		name, is := strings.CutPrefix(e.Name(), local.Unfinished)
+		end := strings.LastIndex(name, ending+"-")
+		info, err := e.Info()
+		if !is || end < 0 || err != nil || info.ModTime().After(latest) {
+			continue
+		}
+		if id, ifName, ok := strings.Cut(name[:end], separator); ok {
+			out = append(out, Key{id, ifName})
+		}
+	}
+	return out
 }
 
 // Endpoints returns the keys of all endpoints.

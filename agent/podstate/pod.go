@@ -110,8 +110,13 @@ func keys(dir string) (out []Key, err error) {
 
 // Stamp returns a text that changes when a pod's file was written, added or removed, and the time of that change. The text
 // is "" if it is unknown.
-func (d Dir) Stamp() (stamp string, changed time.Time) {
-	info, err := os.Stat(d.pods())
+func (d Dir) Stamp() (stamp string, changed time.Time) { return stampOf(d.pods()) }
+
+// EndpointStamp is Stamp for the files of endpoints.
+func (d Dir) EndpointStamp() (stamp string, changed time.Time) { return stampOf(d.endpoints()) }
+
+func stampOf(dir string) (stamp string, changed time.Time) {
+	info, err := os.Stat(dir)
 	if err != nil {
 		return "", time.Time{}
 	}

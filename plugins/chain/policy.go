@@ -162,16 +162,17 @@ func policyDel(ctx context.Context, args *skel.CmdArgs) error {
 
 func (c *policyConf) remove(ctx context.Context) error {
 	_, err := c.state.Endpoint(c.endpoint.Key())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err := c.state.RemoveEndpoint(c.endpoint.Key()); err != nil {
-		return err
+	if removeErr := c.state.RemoveEndpoint(c.endpoint.Key()); removeErr != nil || errors.Is(err, fs.ErrNotExist) {
+		return removeErr
 	}
 	ctx, cancel := context.WithTimeout(ctx, goneWithin)
 	defer cancel()
 	_ = c.call(ctx)
 	return nil
+}
+
+func (c *policyConf) isValid(k podstate.Key) bool {
+	return slices.Contains(c.ValidAttachments, cni.Attachment{ContainerID: k.ContainerID, IfName: k.IfName})
 }
 
 // policyGC removes this network's endpoints that are not valid, unless they were added after the collection began.
@@ -183,9 +184,14 @@ func policyGC(ctx context.Context, args *skel.CmdArgs) error {
 	}
 	keys, err := c.state.Endpoints()
 	errs := []error{err}
+	for _, k := range c.state.UnfinishedEndpoints(time.Now().Add(start - kernel.Uptime())) {
+		if !slices.Contains(keys, k) && !c.isValid(k) {
+			errs = append(errs, c.state.RemoveEndpoint(k))
+		}
+	}
 	for _, k := range keys {
 		e, err := c.state.Endpoint(k)
-		if err != nil || e.Network != c.Name || slices.Contains(c.ValidAttachments, cni.Attachment{ContainerID: k.ContainerID, IfName: k.IfName}) {
+		if err != nil || e.Network != c.Name || c.isValid(k) {
 			continue
 		}
 		if boot, err := bootid.Read(); err != nil || e.Boot == boot && e.Uptime >= start {

@@ -104,6 +104,7 @@ func scenes() []scene {
 		chainedPlugin("firewall/iptables", "firewall", `"backend": "iptables"`),
 		chainedPlugin("tuning", "tuning", `"mac": "02:11:22:33:44:55", "mtu": 1400, "promisc": true, "allmulti": true, "txQLen": 50, "sysctl": {"net.core.somaxconn": "500", "net.ipv4.conf.IFNAME.arp_filter": "1"}`),
 		chainedPlugin("sbr", "sbr", ""),
+		chainedPlugin("fairlead-policy", "fairlead-policy", `"labels": {"app": "x"}`).with(func(s *scene) { s.prepare = policyAgent }),
 		chainedPlugin("vrf", "vrf", `"vrfname": "blue"`).with(withNeeds("vrf")),
 		singlePlugin("flannel", "flannel", `"subnetFile": "$WORK/subnet.env", "delegate": {"isDefaultGateway": true}`).with(withSubnetFile),
 		singlePlugin("minicni", "minicni", `"bridge": "minicni0", "mtu": 1500, "subnet": "10.244.7.0/24"`),

@@ -6,9 +6,13 @@ import (
 	"path/filepath"
 )
 
+// Unfinished is the beginning of the name of a new file before it replaces the old one. The old one's name follows, a "-"
+// and a number. A process that dies leaves it.
+const Unfinished = ".new-"
+
 // Replace atomically replaces a file's content.
 func Replace(path string, raw []byte, mode os.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	f, err := os.CreateTemp(filepath.Dir(path), Unfinished+filepath.Base(path)+"-*")
 	if err != nil {
 		return err
 	}
