@@ -5,6 +5,7 @@
 //
 //   - conn.go: a socket, requests, replies, dumps and errors
 //   - batch.go: an nftables transaction
+//   - stream.go: messages that the kernel sends without a request
 //   - attr.go: attributes, written and read
 //   - rtnetlink.go: headers and fields of rtnetlink that several packages need
 //   - generic.go: families of generic netlink

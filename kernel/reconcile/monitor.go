@@ -2,10 +2,7 @@ package reconcile
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
-	"fmt"
-	"os"
 
 	"golang.org/x/sys/unix"
 
@@ -16,7 +13,7 @@ import (
 // Monitor receives events about links, addresses, routes, rules, neighbours, forwarding entries, forwarding settings
 // and nftables of a namespace, whoever causes them.
 type Monitor struct {
-	files []*os.File
+	streams []*netlink.Stream
 }
 
 // Event is one change, as the kernel reported it.
@@ -43,40 +40,29 @@ func NewTableMonitor() (*Monitor, error) {
 	return openMonitor(map[int][]int{unix.NETLINK_NETFILTER: {unix.NFNLGRP_NFTABLES}})
 }
 
+const monitorBuffer = 8 << 20 // bytes; a burst that does not fit costs a resync
+
 func openMonitor(groups map[int][]int) (*Monitor, error) {
 	m := &Monitor{}
 	for family, list := range groups {
-		f, err := listen(family, list)
+		c, err := netlink.Dial(family, nil)
+		var s *netlink.Stream
+		if err == nil {
+			s, err = c.Stream(monitorBuffer, list...)
+		}
 		if err != nil {
 			m.Close()
 			return nil, err
 		}
-		m.files = append(m.files, f)
+		m.streams = append(m.streams, s)
 	}
 	return m, nil
 }
 
-func listen(family int, groups []int) (*os.File, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, family)
-	if err != nil {
-		return nil, fmt.Errorf("open netlink socket: %w", err)
-	}
-	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20) // a burst that does not fit is lost and costs a resync
-	err = unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
-	for _, g := range groups {
-		err = errors.Join(err, unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, g))
-	}
-	if err != nil {
-		_ = unix.Close(fd)
-		return nil, fmt.Errorf("listen to netlink: %w", err)
-	}
-	return os.NewFile(uintptr(fd), "netlink"), nil
-}
-
 // Close closes the sockets and ends Run.
 func (m *Monitor) Close() {
-	for _, f := range m.files {
-		_ = f.Close()
+	for _, s := range m.streams {
+		s.Close()
 	}
 }
 
@@ -89,11 +75,10 @@ func (m *Monitor) Run(ctx context.Context, f func([]Event)) error {
 		err    error
 	}
 	ch := make(chan received)
-	for _, file := range m.files {
+	for _, stream := range m.streams {
 		go func() {
-			buf := make([]byte, 64<<10)
 			for {
-				events, err := receive(file, buf)
+				events, err := receive(stream)
 				select {
 				case ch <- received{events, err}:
 				case <-ctx.Done():
@@ -118,43 +103,15 @@ func (m *Monitor) Run(ctx context.Context, f func([]Event)) error {
 	}
 }
 
-func receive(file *os.File, buf []byte) (out []Event, _ error) {
-	c, err := file.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	var from unix.Sockaddr
-	n, got := 0, error(nil)
-	err = c.Read(func(fd uintptr) bool {
-		n, from, got = unix.Recvfrom(int(fd), buf, 0)
-		return got != unix.EAGAIN
-	})
-	if errors.Is(got, unix.ENOBUFS) {
+func receive(s *netlink.Stream) (out []Event, _ error) {
+	list, err := s.Receive()
+	if errors.Is(err, netlink.ErrMissed) {
 		return []Event{{missed: true}}, nil
 	}
-	if errors.Is(got, unix.EINTR) {
-		return nil, nil
+	for _, m := range list {
+		out = append(out, Event{typ: m.Type, port: m.Port, nft: m.Type>>8 == unix.NFNL_SUBSYS_NFTABLES, body: m.Body})
 	}
-	if err = errors.Join(err, got); err != nil {
-		return nil, fmt.Errorf("receive from netlink: %w", err)
-	}
-	if !netlink.FromKernel(from) {
-		return nil, nil
-	}
-	return parseEvents(buf[:n]), nil
-}
-
-func parseEvents(p []byte) (out []Event) {
-	for len(p) >= unix.NLMSG_HDRLEN {
-		size := int(binary.NativeEndian.Uint32(p))
-		if size < unix.NLMSG_HDRLEN || size > len(p) {
-			break
-		}
-		typ := binary.NativeEndian.Uint16(p[4:])
-		out = append(out, Event{typ: typ, port: binary.NativeEndian.Uint32(p[12:]), nft: typ>>8 == unix.NFNL_SUBSYS_NFTABLES, body: append([]byte(nil), p[unix.NLMSG_HDRLEN:size]...)})
-		p = p[min((size+3)&^3, len(p)):]
-	}
-	return out
+	return out, err
 }
 
 // ChangesTable reports whether an event is about an nftables table and somebody else than a socket with a port ID caused

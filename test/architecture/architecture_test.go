@@ -123,7 +123,6 @@ func TestNetlinkSockets(t *testing.T) {
 	allowed := map[string]string{
 		"kernel/netlink":           "netlink.Dial",
 		"kernel/packet":            "DHCP, ICMP",
-		"kernel/reconcile":         "a netlink socket that receives events",
 		"kernel/wireguard":         "a UNIX socket to a process",
 		"kernel/kerneltest":        "tests",
 		"kernel/kerneltest/router": "packets of tests",
