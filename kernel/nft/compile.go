@@ -18,7 +18,8 @@ import (
 //	ct status dnat | ct state established,related |
 //	tcp flags syn / syn,rst | tcp option maxseg size set rt mtu |
 //	dnat ip|ip6 to FIELD [. FIELD]... map @MAP | masquerade | meta mark set NUMBER |
-//	jump CHAIN | goto CHAIN | return | accept | drop | counter | log [prefix TEXT] group NUMBER
+//	jump CHAIN | goto CHAIN | return | accept | drop | counter | log [prefix TEXT] group NUMBER |
+//	limit rate [over] NUMBER/second burst NUMBER packets
 type compiler struct {
 	words  []string
 	out    netlink.Buffer // NFTA_RULE_EXPRESSIONS: a list of elements
@@ -116,6 +117,8 @@ func (c *compiler) statement() error {
 		c.expr("counter", func(*netlink.Buffer) {})
 	case c.accept("log"):
 		return c.log()
+	case c.accept("limit", "rate"):
+		return c.limit()
 	default:
 		if code, ok := verdictByName(c.words[0]); ok {
 			c.verdict(code)

@@ -1,6 +1,8 @@
 package nft
 
 import (
+	"encoding/binary"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/kernel/netlink"
@@ -11,6 +13,8 @@ type decoder struct {
 	chain *Chain
 	regs  map[uint32]register
 	steps []Step
+
+	counter *Counter // the first one
 }
 
 // register is the field that a register holds, and the mask applied to it.
@@ -53,9 +57,18 @@ func (d *decoder) expr(name string, p []byte) {
 		d.target(netlink.Text(netlink.Attr(p, unix.NFTA_TARGET_NAME)))
 	case "match":
 		d.match(netlink.Text(netlink.Attr(p, unix.NFTA_MATCH_NAME)), netlink.Attr(p, unix.NFTA_MATCH_INFO))
-	case "counter", "log", "notrack", "objref", "dynset", "dup", "flow_offload", "last":
+	case "counter":
+		d.count(p)
+	case "log", "notrack", "objref", "dynset", "dup", "flow_offload", "last":
 	default: // limit, quota, connlimit, socket, exthdr, osf, numgen ...
 		d.unknown()
+	}
+}
+
+func (d *decoder) count(p []byte) {
+	packets, bytes := netlink.Attr(p, unix.NFTA_COUNTER_PACKETS), netlink.Attr(p, unix.NFTA_COUNTER_BYTES)
+	if d.counter == nil && len(packets) == 8 && len(bytes) == 8 {
+		d.counter = &Counter{binary.BigEndian.Uint64(packets), binary.BigEndian.Uint64(bytes)}
 	}
 }
 

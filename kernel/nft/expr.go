@@ -248,6 +248,31 @@ func (c *compiler) log() error {
 	return err
 }
 
+// limit reads "[over] NUMBER/second burst NUMBER packets". It matches packets up to the rate, or with "over" those above.
+func (c *compiler) limit() error {
+	var flags uint32
+	if c.accept("over") {
+		flags = unix.NFT_LIMIT_F_INV
+	}
+	rate, perSecond := strings.CutSuffix(c.next(), "/second")
+	n, err := strconv.ParseUint(rate, 10, 32)
+	if err != nil || !perSecond || !c.accept("burst") {
+		return errors.New("limit rate: want NUMBER/second burst NUMBER packets")
+	}
+	burst, err := strconv.ParseUint(c.next(), 10, 32)
+	if err != nil || !c.accept("packets") {
+		return errors.New("limit burst: want NUMBER packets")
+	}
+	c.expr("limit", func(b *netlink.Buffer) {
+		b.Bytes(unix.NFTA_LIMIT_RATE, binary.BigEndian.AppendUint64(nil, n))
+		b.Bytes(unix.NFTA_LIMIT_UNIT, binary.BigEndian.AppendUint64(nil, 1)) // second
+		b.Uint32BE(unix.NFTA_LIMIT_BURST, uint32(burst))
+		b.Uint32BE(unix.NFTA_LIMIT_TYPE, unix.NFT_LIMIT_PKTS)
+		b.Uint32BE(unix.NFTA_LIMIT_FLAGS, flags)
+	})
+	return nil
+}
+
 // compare compares register 1 with a value, or with a prefix of addresses.
 func (c *compiler) compare(t dataType, word string, not bool) error {
 	op := uint32(unix.NFT_CMP_EQ)

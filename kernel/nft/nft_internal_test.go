@@ -45,6 +45,7 @@ func TestDecodeCompiledRules(t *testing.T) {
 		{"ip", "masquerade", "accept"},
 		{"inet", "ip saddr vmap @m", "meta nfproto, ip saddr"},
 		{"inet", `iifname "a b" log prefix "no: " group 7 drop`, "iifname, drop"},
+		{"inet", "counter limit rate over 10/second burst 20 packets goto other", "?, gotoother"},
 		{"inet", "ct direction original accept", "ct direction, accept"},
 	} {
 		if got := decode(t, c.family, c.rule); got != c.want {
@@ -69,6 +70,7 @@ func TestFieldTable(t *testing.T) {
 
 func FuzzRule(f *testing.F) {
 	f.Add("ip saddr @a jump b")
+	f.Add("limit rate over 10/second burst 20 packets log prefix \"a b\" group 3")
 	f.Add("dnat ip to ip daddr . meta l4proto . th dport map @m")
 	f.Add("iifname != \"lo\" ip daddr 127.0.0.0/8 drop")
 	f.Fuzz(func(_ *testing.T, rule string) { _, _ = Compile(Inet, rule) })

@@ -30,7 +30,11 @@ type Rule struct {
 	Handle  uint64
 	Comment string
 	Steps   []Step
+	Counter *Counter // nil: the rule has none
 }
+
+// Counter is what a rule has counted.
+type Counter struct{ Packets, Bytes uint64 }
 
 // Step is one expression of a rule: a comparison or a verdict.
 type Step struct {
@@ -125,7 +129,7 @@ func ParseRule(p []byte, c *Chain) Rule {
 	netlink.EachAttr(netlink.Attr(p, unix.NFTA_RULE_EXPRESSIONS), func(_ uint16, expr []byte) {
 		d.expr(netlink.Text(netlink.Attr(expr, unix.NFTA_EXPR_NAME)), netlink.Attr(expr, unix.NFTA_EXPR_DATA))
 	})
-	r.Steps = d.steps
+	r.Steps, r.Counter = d.steps, d.counter
 	return r
 }
 

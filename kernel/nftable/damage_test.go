@@ -46,6 +46,8 @@ var damages = []string{
 	"flush map TABLE egress6",
 	"flush chain TABLE forward ; delete map TABLE egress4 ; add map TABLE egress4 { type ipv4_addr : verdict; flags interval; }",
 	"flush chain TABLE profile ; delete set TABLE named4 ; add set TABLE named4 { type ipv4_addr . inet_proto . inet_service; flags dynamic; }",
+	"flush chain TABLE dropped ; add rule TABLE dropped counter ; add rule TABLE dropped counter limit rate over 10/second burst 20 packets drop",
+	"insert rule TABLE dropped limit rate 10/second burst 20 packets drop",
 	"add table TABLE { flags dormant; }",
 }
 

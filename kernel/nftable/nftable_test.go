@@ -180,7 +180,8 @@ func everything() *nftable.Table {
 		"ip daddr . meta l4proto . th dport @named4 accept", "ip6 daddr . meta l4proto . th dport @named6 accept",
 		"ip saddr . ip daddr @pairs4 accept", "ip6 saddr . ip6 daddr @pairs6 accept", "ip saddr @pods4 ip daddr @blocks4 accept",
 		"ip6 saddr @pods6 ip6 daddr @blocks6 accept", "ip daddr != @none4 ip daddr @high4 jump dropped", "goto dropped")
-	chain("dropped", "", "counter", "log group 7", "log prefix \"denied by x: \" group 7", "drop")
+	chain("dropped", "", "counter", "log group 7", "counter limit rate over 10/second burst 20 packets drop", "log prefix \"denied by x: \" group 7",
+		"limit rate 3/second burst 5 packets accept", "drop")
 	chain("empty", "")
 	return t
 }

@@ -173,7 +173,7 @@ func (w *world) fillChain(name string) {
 }
 
 func (w *world) rule(chain string) nftable.Rule {
-	text := []string{"counter", "th dport 80 accept", "log prefix \"a b\" group 3", "ct state established,related accept"}[w.IntN(4)]
+	text := []string{"counter", "th dport 80 accept", "log prefix \"a b\" group 3", "ct state established,related accept", "limit rate over 10/second burst 20 packets drop"}[w.IntN(5)]
 	if set := pick(w, w.table.Sets); set != "" && w.IntN(2) == 0 {
 		k, _ := strconv.Atoi(set[1:2])
 		text = fmt.Sprintf(kinds[k].rule, set)

@@ -11,6 +11,8 @@
 //   - plan.go: the requests that change one state to another, in steps
 //   - commit.go: transactions
 //   - replace.go: everything at once, without an open moment
+//   - accepts.go: whether the kernel has what a rule uses
+//   - counters.go: what rules have counted
 //   - state.go: a table with keys as the kernel has them
 //
 // # What the kernel accepts
