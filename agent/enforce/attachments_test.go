@@ -115,7 +115,7 @@ func (h *host) must(verb, name, uid, addr string) {
 	}
 }
 
-// verdict returns what the kernel's table does with new packets to an address: "drop", the name of a chain, or "".
+// verdict returns what the kernel's table does with new packets to an address: "closed", the kind of another chain, or "".
 func (h *host) verdict(addr string) string {
 	h.t.Helper()
 	out, err := exec.Command("nsenter", "--net="+h.netns, "nft", "list", "map", "inet", policy.TableName, "ingress4").CombinedOutput()
@@ -125,6 +125,9 @@ func (h *host) verdict(addr string) string {
 	_, after, found := strings.Cut(string(out), addr+" : ")
 	if !found {
 		return ""
+	}
+	if strings.HasPrefix(after, "goto ingress-closed") {
+		return "closed"
 	}
 	verdict, _, _ := strings.Cut(strings.TrimPrefix(after, "goto "), "-")
 	return strings.TrimRight(strings.Fields(verdict)[0], ",")
@@ -166,7 +169,7 @@ func TestAddWaits(t *testing.T) {
 	// A pod that the API does not have yet is closed meanwhile.
 	added := make(chan error, 1)
 	go func() { added <- h.call(t.Context(), "ADD", "db", "u2", "10.0.0.2") }()
-	h.becomes("10.0.0.2", "drop")
+	h.becomes("10.0.0.2", "closed")
 	h.pod(pod("db", "u1")) // the pod that had the name before
 	time.Sleep(50 * time.Millisecond)
 	select {
@@ -174,7 +177,7 @@ func TestAddWaits(t *testing.T) {
 		t.Fatalf("ADD does not wait for the pod: %v", err)
 	default:
 	}
-	h.is("10.0.0.2", "drop")
+	h.is("10.0.0.2", "closed")
 	h.pod(pod("db", "u2"))
 	if err := <-added; err != nil {
 		t.Fatal(err)
@@ -248,10 +251,10 @@ func TestDeletedByForce(t *testing.T) {
 	h.start(pod("web", "u1"))
 	h.must("ADD", "web", "u1", "10.0.0.1")
 	h.e.update(func(c *policy.Compiler) { c.DeleteEndpoint("shop", "web") })
-	h.becomes("10.0.0.1", "drop")
+	h.becomes("10.0.0.1", "closed")
 	h.pod(pod("web", "u2", "10.0.0.5")) // the next pod of a StatefulSet
 	h.becomes("10.0.0.5", "ingress")
-	h.is("10.0.0.1", "drop")
+	h.is("10.0.0.1", "closed")
 	h.must("DEL", "web", "u1", "10.0.0.1")
 	h.becomes("10.0.0.1", "")
 }

@@ -32,8 +32,9 @@ type Options struct {
 
 // Enforcer keeps policy in force.
 type Enforcer struct {
-	o    Options
-	kick chan struct{}
+	o     Options
+	kinds []kind
+	kick  chan struct{}
 
 	reading   sync.Mutex  // of the attachments' files, so that the last one read counts
 	disturbed atomic.Bool // somebody else may have changed the kernel's table
@@ -48,12 +49,17 @@ type Enforcer struct {
 
 // New returns an Enforcer. It does not connect.
 func New(o Options) *Enforcer {
-	e := &Enforcer{o: o, kick: make(chan struct{}, 1), compiler: policy.New(o.Node), missing: map[string]bool{}, waiting: map[chan struct{}]string{}}
 	if o.Config == nil {
+		e := newEnforcer(o, nil)
 		e.missing[policyFiles] = true
 		return e
 	}
-	for _, k := range kinds() {
+	return newEnforcer(o, kinds())
+}
+
+func newEnforcer(o Options, kinds []kind) *Enforcer {
+	e := &Enforcer{o: o, kinds: kinds, kick: make(chan struct{}, 1), compiler: policy.New(o.Node), missing: map[string]bool{}, waiting: map[chan struct{}]string{}}
+	for _, k := range kinds {
 		e.missing[k.resource+fromAPI] = true
 	}
 	return e
@@ -82,14 +88,10 @@ func (e *Enforcer) Run(ctx context.Context) error {
 		d := &directory{e: e, have: &policy.World{}}
 		all.Go(func() { d.run(ctx) })
 	}
-	for _, k := range e.kinds() {
-		f := &follower{kind: k, e: e, names: map[string]bool{}}
-		all.Go(func() {
-			if err := f.run(ctx, e.o.Config); err != nil {
-				stop(err)
-			}
-		})
+	if err := e.tryLog(ctx, p); err != nil {
+		return fmt.Errorf("network policy: %w", err)
 	}
+	e.follow(ctx, &all, stop)
 	m, err := reconcile.NewTableMonitor()
 	if err != nil {
 		return fmt.Errorf("network policy: %w", err)
@@ -101,6 +103,28 @@ func (e *Enforcer) Run(ctx context.Context) error {
 	})
 	e.loop(ctx, p)
 	return context.Cause(ctx)
+}
+
+// follow delivers the API's objects until the context ends.
+func (e *Enforcer) follow(ctx context.Context, all *sync.WaitGroup, failed func(error)) {
+	for _, k := range e.kinds {
+		f := &follower{kind: k, e: e, names: map[string]bool{}}
+		all.Go(func() {
+			if err := f.run(ctx, e.o.Config); err != nil {
+				failed(err)
+			}
+		})
+	}
+}
+
+// tryLog lets the rules report no dropped packets if the kernel cannot.
+func (e *Enforcer) tryLog(ctx context.Context, p *nftable.Programmer) error {
+	can, err := p.Accepts(ctx, policy.TableFamily, policy.TableName+"-try", policy.RuleThatLogs())
+	if err == nil && !can {
+		e.o.Log.Warn("\"fairlead policy log\" does not work on this node: its kernel lacks nft_log, nft_limit or nfnetlink_log")
+		e.update((*policy.Compiler).WithoutLog)
+	}
+	return err
 }
 
 // watched requests a complete comparison if somebody else changed the table.

@@ -47,14 +47,6 @@ type kind struct {
 // fromAPI is part of what an ADD waits for.
 const fromAPI = " of the Kubernetes API"
 
-// kinds returns the types that the enforcer follows.
-func (e *Enforcer) kinds() []kind {
-	if e.o.Config == nil {
-		return nil
-	}
-	return kinds()
-}
-
 // kinds are the types that policy depends on. ClusterNetworkPolicies need a CustomResourceDefinition.
 func kinds() []kind {
 	return []kind{

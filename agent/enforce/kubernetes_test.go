@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"os/exec"
 	"strings"
@@ -125,8 +126,13 @@ func TestKubernetes(t *testing.T) {
 	n.pod("web", "n2", "web", "10.0.1.1")
 	n.create(networkPolicies, `{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: db}, spec: {podSelector: {matchLabels: {app: db}}, ingress: [{from: [{podSelector: {matchLabels: {app: web}}}]}]}}`)
 
+	ctx, stop := context.WithCancel(t.Context())
+	names := enforce.FollowNames(ctx, enforce.Options{Config: n.Config, Log: slog.New(slog.DiscardHandler)})
 	n.start()
 	n.has("elements = { 10.0.1.1 }", true)
+	named(t, names, "10.0.1.1", "shop/web", "")
+	named(t, names, "192.0.2.2", "", "n2")
+	named(t, names, "198.51.100.1", "", "")
 	n.has("elements = { 10.0.0.1 : goto ingress-", true)
 
 	// A pod that joins, one that ends, and an address that the next pod gets while the old one still exists.
@@ -137,6 +143,8 @@ func TestKubernetes(t *testing.T) {
 	time.Sleep(1100 * time.Millisecond) // creation times are in seconds
 	n.pod("next", "n2", "other", "10.0.1.1")
 	n.has("10.0.1.1", false)
+	named(t, names, "10.0.1.1", "shop/next", "")
+	stop()
 	// At once, as the kubelet does at the end of a pod.
 	must(t, n.Client().Delete().AbsPath(pods, "next").Param("gracePeriodSeconds", "0").Do(t.Context()).Error())
 	n.has("10.0.1.1", true)
@@ -196,6 +204,17 @@ func TestKubernetes(t *testing.T) {
 		}))
 	}
 	n.has("table inet", false)
+}
+
+// named waits until an address has an owner.
+func named(t *testing.T, n *enforce.Names, addr, pod, node string) {
+	t.Helper()
+	kerneltest.Eventually(t, func() error {
+		if p, nd := n.Name(netip.MustParseAddr(addr)); !n.Synced() || p != pod || nd != node {
+			return fmt.Errorf("%s is pod %q of node %q, want %q, %q", addr, p, nd, pod, node)
+		}
+		return nil
+	})
 }
 
 // crd returns the file with the definition of ClusterNetworkPolicy.

@@ -44,9 +44,6 @@ const (
 var discovery = []string{"nd-router-solicit", "nd-router-advert", "nd-neighbor-solicit", "nd-neighbor-advert", "nd-redirect",
 	"mld-listener-query", "mld-listener-report", "mld-listener-done", "mld2-listener-report"}
 
-// noRule is the comment of the rule that drops what no NetworkPolicy allows.
-const noRule = "no NetworkPolicy allows it"
-
 const discoverySet = "discovery"
 
 // addBase adds what every table has: the base chains, and the maps and sets that they use.
@@ -67,9 +64,9 @@ func (c *Compiler) addBase() {
 			rules = append(rules, nftable.Rule{Text: ip + " saddr . " + ip + " daddr @" + selfSet(f) + " accept"},
 				nftable.Rule{Text: ip + " " + field + " vmap @" + mapOf(d, f)})
 		}
-		c.table.Chains[d.String()] = &nftable.Chain{Hook: hook, Rules: rules}
-		c.changes.Chains[d.String()] = true
+		c.setChain(d.String(), &nftable.Chain{Hook: hook, Rules: rules})
 	}
+	c.addDrops()
 }
 
 // profileChain returns the chain for the policies of each tier. The rules of ClusterNetworkPolicies are in it, or in a
@@ -89,7 +86,7 @@ func (c *Compiler) profileChain(d direction, ids [tiers][]string) string {
 			for _, id := range network {
 				b.jump(c.policyChain(d, id), id)
 			}
-			b.add("counter drop", noRule)
+			b.drop(d, noRule, ": "+strings.ReplaceAll(strings.Join(network, ", "), networkPolicyPrefix, ""))
 		})
 	}
 	return c.chain(name, baseline, func(b *builder) { b.tier(d, baseline, "", "") })
@@ -119,7 +116,13 @@ func (b *builder) tier(d direction, ids []string, verb, next string) {
 			continue
 		}
 		for _, r := range p.rules[d] {
-			verdict := map[action]string{accept: "counter accept", deny: "counter drop", pass: "counter " + onward}[r.action]
+			verdict := "counter accept"
+			switch r.action {
+			case deny:
+				verdict = "goto " + b.denyChain(d, id, r)
+			case pass:
+				verdict = "counter " + onward
+			}
 			b.match(d, r, verdict, id+" "+r.name)
 		}
 	}
@@ -134,11 +137,7 @@ func (b *builder) jump(name, comment string) {
 }
 
 func (b *builder) add(text, comment string) {
-	const limit = 127 // bytes of a comment, nft(8)
-	if len(comment) > limit {
-		comment = strings.ToValidUTF8(comment[:limit], "")
-	}
-	b.rules = append(b.rules, nftable.Rule{Text: strings.TrimSpace(text), Comment: comment})
+	b.rules = append(b.rules, nftable.Rule{Text: strings.TrimSpace(text), Comment: shorten(comment)})
 }
 
 // chain returns the name of a chain, and creates it if necessary.
@@ -167,17 +166,27 @@ func (c *Compiler) fill(ch *chain) {
 	for _, name := range b.calls {
 		c.useChain(name)
 	}
-	have := c.table.Chains[ch.name]
-	if have == nil || !slices.Equal(have.Rules, b.rules) {
-		c.table.Chains[ch.name] = &nftable.Chain{Rules: b.rules}
-		c.changes.Chains[ch.name] = true
-	}
+	c.setChain(ch.name, &nftable.Chain{Rules: b.rules})
 	for _, name := range oldShared {
 		c.drop(name)
 	}
 	for _, name := range oldCalls {
 		c.dropChain(name)
 	}
+}
+
+// setChain writes a chain of the table, or deletes it if it is nil.
+func (c *Compiler) setChain(name string, now *nftable.Chain) {
+	have := c.table.Chains[name]
+	switch {
+	case now == nil && have == nil || now != nil && have != nil && slices.Equal(have.Rules, now.Rules):
+		return
+	case now == nil:
+		delete(c.table.Chains, name)
+	default:
+		c.table.Chains[name] = now
+	}
+	c.changes.Chains[name] = true
 }
 
 func (c *Compiler) useChain(name string) {
@@ -199,8 +208,7 @@ func (c *Compiler) dropChain(name string) {
 	for _, id := range ch.policies {
 		exclude(c.chainsWith, id, name)
 	}
-	delete(c.table.Chains, name)
-	c.changes.Chains[name] = true
+	c.setChain(name, nil)
 	for _, x := range ch.shared {
 		c.drop(x)
 	}

@@ -8,7 +8,9 @@ import (
 )
 
 // ClusterPolicyID names a ClusterNetworkPolicy.
-func ClusterPolicyID(name string) string { return "ClusterNetworkPolicy " + name }
+func ClusterPolicyID(name string) string { return clusterPolicyPrefix + name }
+
+const clusterPolicyPrefix = "ClusterNetworkPolicy "
 
 // fromClusterPolicy reads a ClusterNetworkPolicy, policy.networking.k8s.io/v1alpha2. If a part of a rule is invalid or
 // unknown, the rule fails closed, as the API demands for unknown peers: Accept matches nothing, Deny and Pass deny

@@ -16,7 +16,8 @@ import (
 // Compiler keeps the table of a node equal to a world that changes. A change costs time for what depends on it, and not
 // for the rest of the world: a pod that joins is one element in each set that has it.
 type Compiler struct {
-	node string
+	node  string
+	noLog bool // dropped packets are not reported
 
 	namespaces map[string]map[string]string // labels by name
 	endpoints  endpoints
@@ -58,6 +59,11 @@ func New(node string) *Compiler {
 
 // Compile returns the table of a node in a world.
 func Compile(w *World, node string) *nftable.Table {
+	t, _ := w.compiler(node).Table()
+	return t
+}
+
+func (w *World) compiler(node string) *Compiler {
 	c := New(node)
 	for name, labels := range w.Namespaces {
 		c.SetNamespace(name, labels)
@@ -74,8 +80,7 @@ func Compile(w *World, node string) *nftable.Table {
 	for _, p := range w.ClusterPolicies {
 		c.SetClusterPolicy(p)
 	}
-	t, _ := c.Table()
-	return t
+	return c
 }
 
 // Table returns the table and what has changed since the last call. The caller must not modify the table, and must not

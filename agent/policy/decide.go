@@ -74,9 +74,14 @@ func (e *evaluation) chain(name string) (verdict string, err error) {
 
 // rule returns the verdict of a rule, or "" if it does not match.
 func (e *evaluation) rule(r nftable.Rule) (verdict string, err error) {
-	words := strings.Fields(r.Text)
+	words := unquoted(r.Text)
 	for len(words) > 0 {
 		switch words[0] {
+		case "log": // log prefix group NUMBER
+			words = words[min(4, len(words)):]
+			continue
+		case "limit": // of reports: it does not change what happens to a packet
+			return "", nil
 		case "counter":
 			words = words[1:]
 			continue
@@ -100,6 +105,16 @@ func (e *evaluation) rule(r nftable.Rule) (verdict string, err error) {
 		words = words[1:]
 	}
 	return "", nil
+}
+
+// unquoted returns the words of a rule without the text in quotes, which no decision depends on.
+func unquoted(text string) (words []string) {
+	for i, part := range strings.Split(text, `"`) {
+		if i%2 == 0 {
+			words = append(words, strings.Fields(part)...)
+		}
+	}
+	return words
 }
 
 // fields reads fields, "ip saddr . th dport", and returns the packet's values and the other words. The values are nil if

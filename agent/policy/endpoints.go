@@ -5,6 +5,7 @@ import (
 	"iter"
 	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -55,6 +56,20 @@ func (s *endpoints) owner(a netip.Addr) (key string) {
 		}
 	}
 	return key
+}
+
+// Name returns the pod, NAMESPACE/NAME, and the node that have an address, "" for none. A pod with the node's network has
+// no address of its own.
+func (c *Compiler) Name(a netip.Addr) (pod, node string) {
+	if c.nodeAddrs[a] == 0 {
+		return c.owner(a), ""
+	}
+	for name, n := range c.nodes {
+		if slices.Contains(n.Addresses, a) && (node == "" || name < node) {
+			node = name
+		}
+	}
+	return "", node
 }
 
 // sharing returns the endpoints that claim one of these addresses.

@@ -91,6 +91,9 @@ func (w *World) EndpointOf(a netip.Addr) *Endpoint {
 	return s.byKey[s.owner(a)]
 }
 
+// Names returns a function for the owners of addresses: see Compiler.Name.
+func (w *World) Names() func(netip.Addr) (pod, node string) { return w.compiler("").Name }
+
 func (w *World) onNode(node string, a netip.Addr) bool {
 	return slices.ContainsFunc(w.Nodes, func(n *Node) bool { return n.Name == node && slices.Contains(n.Addresses, a) })
 }

@@ -13,7 +13,11 @@ import (
 )
 
 // NetworkPolicyID names a NetworkPolicy.
-func NetworkPolicyID(namespace, name string) string { return "NetworkPolicy " + namespace + "/" + name }
+func NetworkPolicyID(namespace, name string) string {
+	return networkPolicyPrefix + namespace + "/" + name
+}
+
+const networkPolicyPrefix = "NetworkPolicy "
 
 // fromNetworkPolicy reads a NetworkPolicy, networking.k8s.io/v1. The API server rejects invalid ones; those from a file or
 // of a newer API may get here. They never open anything: an invalid rule matches nothing, a policy with an invalid

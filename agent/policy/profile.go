@@ -105,7 +105,7 @@ func (c *Compiler) setAddr(a netip.Addr) {
 		name := mapOf(d, familyOf(a))
 		switch {
 		case owner != nil && owner.closed, owner == nil && c.claimOf(a) != nil && c.nodeAddrs[a] == 0:
-			c.setKey(name, a.String(), "drop")
+			c.setKey(name, a.String(), "goto "+closedChain(d))
 		case owner == nil || owner.chains[d] == "":
 			c.deleteKey(name, a.String())
 		default:

@@ -1,0 +1,32 @@
+package enforce
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"sync"
+)
+
+// Names knows the owners of addresses, and follows the Kubernetes API.
+type Names struct{ e *Enforcer }
+
+// FollowNames follows pods and nodes until the context ends.
+func FollowNames(ctx context.Context, o Options) *Names {
+	e := newEnforcer(o, slices.DeleteFunc(kinds(), func(k kind) bool { return k.resource != "pods" && k.resource != "nodes" }))
+	e.follow(ctx, &sync.WaitGroup{}, func(err error) { o.Log.Error("the names of pods are not known", "error", err) })
+	return &Names{e}
+}
+
+// Synced reports whether all pods and nodes are known.
+func (n *Names) Synced() bool {
+	n.e.mu.Lock()
+	defer n.e.mu.Unlock()
+	return len(n.e.missing) == 0
+}
+
+// Name returns the owner of an address: see policy.Compiler.
+func (n *Names) Name(a netip.Addr) (pod, node string) {
+	n.e.mu.Lock()
+	defer n.e.mu.Unlock()
+	return n.e.compiler.Name(a)
+}
