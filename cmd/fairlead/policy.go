@@ -30,13 +30,14 @@ func (f *policyFlags) add(c *cobra.Command) {
 
 func (a *app) policyCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "policy COMMAND", DisableFlagsInUseLine: true, Short: "check and explain network policies", GroupID: "cluster",
+		Use: "policy COMMAND", DisableFlagsInUseLine: true, Short: "check and explain network policies, and show what they drop", GroupID: "cluster",
 		Long: "Policy reads the NetworkPolicies and ClusterNetworkPolicies of a Kubernetes cluster or of files. It\n" +
-			"says what they select and which rule decides about a connection. See docs/policy.md.",
-		Example: "  fairlead policy check\n  fairlead policy explain shop/web shop/db 5432",
+			"says what they select, which rule decides about a connection, and which packets a node drops. See\n" +
+			"docs/policy.md.",
+		Example: "  fairlead policy check\n  fairlead policy explain shop/web shop/db 5432\n  fairlead policy log --pod shop/db",
 		Args:    want(0, 0), RunE: groupCommand,
 	}
-	c.AddCommand(a.policyCheck(), a.policyExplain())
+	c.AddCommand(a.policyCheck(), a.policyExplain(), a.policyLog())
 	return c
 }
 

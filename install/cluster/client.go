@@ -37,7 +37,7 @@ type Client struct {
 	source string // kubeconfig, for errors
 }
 
-// Connect reads the kubeconfig. It does not call the API: Version does.
+// Connect reads the kubeconfig. It does not call the API: Version does. The error is os.ErrNotExist if there is none.
 func Connect(a Access) (*Client, error) {
 	paths := a.Paths
 	if a.Kubeconfig != "" {
@@ -51,7 +51,7 @@ func Connect(a Access) (*Client, error) {
 			}
 			return New(config, "the service account of this pod")
 		}
-		return nil, fmt.Errorf("there is no kubeconfig %s\nName the file with --kubeconfig or in KUBECONFIG; kubeadm writes /etc/kubernetes/admin.conf", strings.Join(paths, ", "))
+		return nil, missingError(fmt.Sprintf("there is no kubeconfig %s\nName the file with --kubeconfig or in KUBECONFIG; kubeadm writes /etc/kubernetes/admin.conf", strings.Join(paths, ", ")))
 	}
 	source := strings.Join(paths, ", ")
 	raw, err := (&clientcmd.ClientConfigLoadingRules{Precedence: paths}).Load()
@@ -74,6 +74,14 @@ func Connect(a Access) (*Client, error) {
 	}
 	return New(config, source)
 }
+
+// missingError reports that there is no kubeconfig.
+type missingError string
+
+func (e missingError) Error() string { return string(e) }
+
+// Is makes the error match os.ErrNotExist.
+func (e missingError) Is(target error) bool { return target == os.ErrNotExist }
 
 func exists(path string) bool {
 	_, err := os.Stat(path)
