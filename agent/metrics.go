@@ -22,6 +22,9 @@ func (a *Agent) serve(ctx context.Context, address string) error {
 	}
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(&collector{a})
+	if a.policy != nil {
+		reg.MustRegister(a.policy)
+	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeHealth(w, a.alive()) })

@@ -45,6 +45,11 @@ type Enforcer struct {
 	inForce   bool                     // the kernel's table was up to date once
 	unwritten bool                     // the compiler's world has changes that the kernel does not have
 	waiting   map[chan struct{}]string // closed when policy is in force for a claim, the value
+	failed    bool                     // the last write failed
+	changed   time.Time                // of the last write that changed something
+	events    []time.Time              // of changes that the kernel does not have yet
+
+	metrics *metrics
 }
 
 // New returns an Enforcer. It does not connect.
@@ -58,7 +63,7 @@ func New(o Options) *Enforcer {
 }
 
 func newEnforcer(o Options, kinds []kind) *Enforcer {
-	e := &Enforcer{o: o, kinds: kinds, kick: make(chan struct{}, 1), compiler: policy.New(o.Node), missing: map[string]bool{}, waiting: map[chan struct{}]string{}}
+	e := &Enforcer{o: o, kinds: kinds, kick: make(chan struct{}, 1), compiler: policy.New(o.Node), missing: map[string]bool{}, waiting: map[chan struct{}]string{}, metrics: newMetrics()}
 	for _, k := range kinds {
 		e.missing[k.resource+fromAPI] = true
 	}
@@ -83,6 +88,10 @@ func (e *Enforcer) Run(ctx context.Context) error {
 	defer all.Wait()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+	if err := e.metrics.begin(); err != nil {
+		return fmt.Errorf("network policy: %w", err)
+	}
+	defer e.metrics.end()
 	all.Go(func() { e.followAttachments(ctx) })
 	if e.o.Config == nil {
 		d := &directory{e: e, have: &policy.World{}}
@@ -140,10 +149,14 @@ func (e *Enforcer) watched(list []reconcile.Event, own uint32) {
 
 // update changes the compiler's world.
 func (e *Enforcer) update(change func(*policy.Compiler)) {
+	began := time.Now()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	change(e.compiler)
 	e.unwritten = true
+	if e.inForce && e.compiler.Pending() && len(e.events) < maxEvents {
+		e.events = append(e.events, began)
+	}
 	e.wake()
 }
 
@@ -208,22 +221,37 @@ func (e *Enforcer) write(ctx context.Context, p *nftable.Programmer) error {
 		more, err = p.Sync(ctx, table)
 		found = append(found, more...)
 	}
-	if err != nil {
+	again := e.failed
+	if e.failed = err != nil; e.failed {
+		e.metrics.failures.Inc()
 		return err
 	}
 	if !e.inForce {
 		e.o.Log.Info("network policy is in force", "endpoints", e.compiler.LocalEndpoints(), "sets", len(table.Sets), "chains", len(table.Chains))
-	} else if len(found) > 0 {
+	} else if len(found) > 0 && !again { // after a failure, Apply finds its own changes, too
 		e.o.Log.Warn("the kernel's rules of network policy were not as they should be, and are repaired", "found", found)
+		e.metrics.repairs.Inc()
 	}
 	e.inForce, e.unwritten = true, false
+	e.written(len(found) > 0 || !changes.Empty())
+	return nil
+}
+
+// written notes that the kernel has all changes.
+func (e *Enforcer) written(changed bool) {
 	for ready, claim := range e.waiting {
 		if e.missingFor(claim) == "" {
 			close(ready)
 			delete(e.waiting, ready)
 		}
 	}
-	return nil
+	if changed {
+		e.changed = time.Now()
+	}
+	for _, began := range e.events {
+		e.metrics.delay.Observe(time.Since(began).Seconds())
+	}
+	e.events = e.events[:0]
 }
 
 // Remove ends the enforcement of policy on this host. It reports whether there was a table.

@@ -86,7 +86,7 @@ func (c *Compiler) profileChain(d direction, ids [tiers][]string) string {
 			for _, id := range network {
 				b.jump(c.policyChain(d, id), id)
 			}
-			b.drop(d, noRule, ": "+strings.ReplaceAll(strings.Join(network, ", "), networkPolicyPrefix, ""))
+			b.drop(d, noRule+": "+strings.ReplaceAll(strings.Join(network, ", "), networkPolicyPrefix, ""))
 		})
 	}
 	return c.chain(name, baseline, func(b *builder) { b.tier(d, baseline, "", "") })

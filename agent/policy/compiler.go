@@ -91,6 +91,9 @@ func (c *Compiler) Table() (*nftable.Table, nftable.Changes) {
 	return c.table, changes
 }
 
+// Pending reports whether something has changed since the last call of Table.
+func (c *Compiler) Pending() bool { return !c.changes.Empty() }
+
 func (c *Compiler) clearChanges() {
 	c.changes = nftable.Changes{Chains: map[string]bool{}, Sets: map[string]bool{}, Keys: map[string]map[string]bool{}}
 }

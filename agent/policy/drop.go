@@ -53,7 +53,7 @@ func logTo(prefix string) string {
 func (c *Compiler) addDrops() {
 	for _, d := range []direction{ingress, egress} {
 		b := &builder{c: c}
-		b.drop(d, noLabels, "")
+		b.drop(d, noLabels)
 		c.setChain(closedChain(d), &nftable.Chain{Rules: b.rules})
 	}
 	if c.noLog {
@@ -68,19 +68,19 @@ func (c *Compiler) addDrops() {
 // denyChain returns the chain that drops what a rule of a ClusterNetworkPolicy denies.
 func (b *builder) denyChain(d direction, id string, r rule) string {
 	why := id + " " + r.name
-	name := b.c.chain("deny-"+hash(d.String()+" "+why), nil, func(b *builder) { b.drop(d, why, "") })
+	name := b.c.chain(d.String()+"-deny-"+hash(why), nil, func(b *builder) { b.drop(d, why) })
 	b.calls = append(b.calls, name)
 	return name
 }
 
-// drop writes the rules that count a packet, report it, and drop it. More is only for the report.
-func (b *builder) drop(d direction, why, more string) {
+// drop writes the rules that count a packet, report it, and drop it.
+func (b *builder) drop(d direction, why string) {
 	if b.c.noLog {
 		b.add("counter drop", why)
 		return
 	}
 	b.add(fmt.Sprintf("counter limit rate over %d/second burst %d packets goto %s", LogRate, logBurst, UnreportedChain), why)
-	b.add(logTo(reason(d, why+more))+" drop", why)
+	b.add(logTo(reason(d, why))+" drop", why)
 }
 
 const maxText = 127 // bytes of a comment and of a log prefix, nft(8)
@@ -88,39 +88,47 @@ const maxText = 127 // bytes of a comment and of a log prefix, nft(8)
 // reason returns the prefix of a report. ParseReason reads it.
 func reason(d direction, why string) string { return shorten(d.String() + ": " + why) }
 
-// Reason says why a packet was dropped.
+// Reason says why a packet was dropped, or which rule has counted it.
 type Reason struct {
 	Direction string   // "ingress" or "egress"
-	Policies  []string // IDs of the policies: one that denies it, or NetworkPolicies that do not allow it
-	Rule      string   // of the policy that denies it: "ingress[0]"
-	Isolated  bool     // no NetworkPolicy allows it
-	Cut       bool     // the names were too long for a report: some policies, or the end of the rule, are missing
+	Policies  []string // IDs of the policies: the one with the rule, or NetworkPolicies that do not allow the packet
+	Rule      string   // of the policy: "ingress[0]"
+	Isolated  bool     // no NetworkPolicy allows the packet
+	Cut       bool     // the names are too long: some policies, or the end of the rule, are missing
 	Text      string
 }
 
 // ParseReason reads the prefix of a report.
-func ParseReason(prefix string) (r Reason, err error) {
+func ParseReason(prefix string) (Reason, error) {
 	direction, text, ok := strings.Cut(prefix, ": ")
 	if !ok || direction != ingress.String() && direction != egress.String() {
 		return Reason{}, fmt.Errorf("a packet with the log prefix %q is not of network policy", prefix)
 	}
-	r.Direction, r.Text = direction, text
+	r := parseComment(text)
+	r.Direction = direction
+	return r, nil
+}
+
+// parseComment reads the comment of a rule that decides.
+func parseComment(text string) Reason {
+	r := Reason{Text: text}
 	text, r.Cut = strings.CutSuffix(text, ellipsis)
-	if names, isolated := strings.CutPrefix(text, noRule); isolated {
+	if names, isolated := strings.CutPrefix(text, noRule+": "); isolated {
 		r.Isolated = true
-		list := strings.Split(strings.TrimPrefix(names, ": "), ", ")
+		list := strings.Split(names, ", ")
 		if r.Cut {
 			list = list[:len(list)-1] // perhaps not the whole name
 		}
 		for _, name := range list {
 			r.Policies = append(r.Policies, networkPolicyPrefix+name)
 		}
-		return r, nil
+		return r
 	}
-	if words := strings.SplitN(text, " ", 3); words[0]+" " == clusterPolicyPrefix && len(words) == 3 {
-		r.Policies, r.Rule = []string{words[0] + " " + words[1]}, words[2]
+	words := strings.SplitN(text, " ", 3)
+	if kind := words[0] + " "; len(words) == 3 && (kind == clusterPolicyPrefix || kind == networkPolicyPrefix) {
+		r.Policies, r.Rule = []string{kind + words[1]}, words[2]
 	}
-	return r, nil
+	return r
 }
 
 const ellipsis = "…"

@@ -62,8 +62,8 @@ func (w *World) explain(p Packet, d direction) (allowed bool, why string, err er
 	default:
 		why = "no rule matches"
 	}
-	if !allowed && v.comment == noRule {
-		why += ": " + strings.Join(w.isolating(e, d), ", ")
+	if !allowed && parseComment(v.comment).Isolated { // the comment may be too short for all of them
+		why = noRule + ": " + strings.Join(w.isolating(e, d), ", ")
 	}
 	return allowed, why, nil
 }

@@ -141,3 +141,13 @@ func (c *Compiler) setSelf(addrs []netip.Addr) {
 
 // LocalEndpoints returns the number of endpoints on this node.
 func (c *Compiler) LocalEndpoints() int { return len(c.local) }
+
+// PolicedEndpoints returns the number of endpoints on this node that a policy selects, or whose policies are not known.
+func (c *Compiler) PolicedEndpoints() (n int) {
+	for _, l := range c.local {
+		if l.closed || l.chains != [2]string{} {
+			n++
+		}
+	}
+	return n
+}

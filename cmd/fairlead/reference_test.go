@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/agent/config"
+	"github.com/fairlead/fairlead/agent/enforce"
 	"github.com/fairlead/fairlead/podnet/metrics"
 )
 
@@ -68,6 +69,8 @@ func metricsPage(t *testing.T) string {
 	b.WriteString(metricsHeader)
 	b.WriteString("\n## Agent\n\nThe [agent](agent.md#metrics) serves them at `/metrics` of the address `listen`.\n\n")
 	metricTable(t, &b, agent.Metrics())
+	b.WriteString("\n## Network policy\n\nThe agent serves them at the same address if [policy](policy.md#metrics) is enabled.\n\n")
+	metricTable(t, &b, described(enforce.New(enforce.Options{})))
 	b.WriteString("\n## Pods\n\n`fairlead pod --metrics-file` writes them, and [runtimes](pods.md#metrics) that use `podnet` serve them.\n\n")
 	metricTable(t, &b, append(described(metrics.New()), described(metrics.NewNode(nil))...))
 	return b.String()

@@ -108,6 +108,23 @@ func BenchmarkSync(b *testing.B) {
 	})
 }
 
+// BenchmarkCounters reads the counters of a table with 2,000 chains of three rules.
+func BenchmarkCounters(b *testing.B) {
+	kerneltest.Host(b)
+	t, p := large(2000, 5), open(b)
+	for _, c := range t.Chains {
+		for i := range c.Rules {
+			c.Rules[i].Text = "counter " + c.Rules[i].Text
+		}
+	}
+	sync(b, p, t)
+	median(b, nothing, func(int) {
+		if list, err := p.Counters(t.Family, t.Name, ""); err != nil || len(list) < 2000 {
+			b.Fatalf("%d counters (%v)", len(list), err)
+		}
+	})
+}
+
 // BenchmarkStart writes whole tables, next to nft.
 func BenchmarkStart(b *testing.B) {
 	for _, c := range []struct {

@@ -14,6 +14,7 @@ type Counter struct {
 	Chain, Comment string
 	Handle         uint64 // of the rule; the kernel gives it to no other rule of the table
 	Verdict        string // that ends the rule: "accept", "drop", "goto"; "": none
+	Target         string // of jump and goto
 	nft.Counter
 }
 
@@ -41,9 +42,9 @@ func (p *Programmer) Counters(family, table, chain string) (out []Counter, err e
 		if r.Counter == nil {
 			continue
 		}
-		c := Counter{of.Name, r.Comment, r.Handle, "", *r.Counter}
+		c := Counter{Chain: of.Name, Comment: r.Comment, Handle: r.Handle, Counter: *r.Counter}
 		if n := len(r.Steps); n > 0 {
-			c.Verdict = r.Steps[n-1].Verdict
+			c.Verdict, c.Target = r.Steps[n-1].Verdict, r.Steps[n-1].Chain
 		}
 		out = append(out, c)
 	}

@@ -29,7 +29,7 @@ func TestCounters(t *testing.T) {
 		chain a { counter; }
 	}`))
 	want := []nftable.Counter{
-		{"a", "first", 0, "accept", nft.Counter{Packets: 3, Bytes: 4}}, {"a", "", 0, "goto", nft.Counter{Packets: 1<<64 - 1, Bytes: 5}}, {"b", "third", 0, "", nft.Counter{}},
+		{"a", "first", 0, "accept", "", nft.Counter{Packets: 3, Bytes: 4}}, {"a", "", 0, "goto", "b", nft.Counter{Packets: 1<<64 - 1, Bytes: 5}}, {"b", "third", 0, "", "", nft.Counter{}},
 	}
 	for chain, want := range map[string][]nftable.Counter{"": want, "a": want[:2], "b": want[2:], "c": nil} {
 		got, err := p.Counters("inet", "t", chain)

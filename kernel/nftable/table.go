@@ -69,3 +69,6 @@ type Changes struct {
 	Sets   map[string]bool            // new, deleted or of another type
 	Keys   map[string]map[string]bool // of elements by set, in sets that exist in both
 }
+
+// Empty reports whether nothing may differ.
+func (c Changes) Empty() bool { return len(c.Chains)+len(c.Sets)+len(c.Keys) == 0 }
