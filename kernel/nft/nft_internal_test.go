@@ -54,6 +54,36 @@ func TestDecodeCompiledRules(t *testing.T) {
 	}
 }
 
+// TestText reads compiled rules back. Rules of other kinds are errors.
+func TestText(t *testing.T) {
+	t.Parallel()
+	read := func(rule string) (string, error) {
+		exprs, err := Compile(Inet, rule)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var p netlink.Buffer
+		p.Bytes(unix.NFTA_RULE_EXPRESSIONS, exprs)
+		return Text("inet", p)
+	}
+	for _, rule := range []string{
+		"ct state established,related accept", "icmpv6 type @discovery accept", "icmpv6 type nd-redirect drop", "ip saddr . ip daddr @self4 accept",
+		"ip6 saddr . ip6 daddr @self6 accept", "ip6 daddr vmap @ingress6", "ip saddr @pods-4 meta l4proto tcp th dport 80 counter accept",
+		"ip6 saddr @a ip6 daddr . meta l4proto . th dport @b goto c", "meta l4proto . th dport @ports counter jump x", "meta nfproto ipv4 counter drop",
+		"counter limit rate over 10/second burst 20 packets goto unreported", "limit rate 7/second burst 1 packets return", `log prefix "a: b" group 5470 drop`,
+		"log group 3", "ip daddr != 10.0.0.1 ip saddr != @x drop", "th dport != 5 return", "meta l4proto udp drop", "ct direction reply accept", "",
+	} {
+		if got, err := read(rule); got != rule || err != nil {
+			t.Errorf("%q reads as %q (%v)", rule, got, err)
+		}
+	}
+	for _, rule := range []string{"ip saddr 10.0.0.0/8 drop", "ct status dnat accept", "fib daddr type local accept", "meta mark set 1", "ip frag-off & 16383 != 0 drop", "masquerade"} {
+		if got, err := read(rule); err == nil {
+			t.Errorf("%q reads as %q, want an error", rule, got)
+		}
+	}
+}
+
 // TestFieldTable checks that each field that a rule can load has a data type of its size.
 func TestFieldTable(t *testing.T) {
 	t.Parallel()
@@ -97,6 +127,7 @@ func FuzzReadRule(f *testing.F) {
 				t.Errorf("an empty step: %+v", r)
 			}
 		}
+		_, _ = Text("inet", p)
 		ParseSetElement(exprs)
 		ParseChain(append([]byte{1, 0, 0, 0}, exprs...))
 	})

@@ -197,6 +197,11 @@ func (t dataType) format(p []byte) string {
 		return protoName(p[0])
 	case "inet_service":
 		return fmt.Sprint(binary.BigEndian.Uint16(p))
+	case "ct_dir":
+		if p[0] < 2 {
+			return [2]string{"original", "reply"}[p[0]]
+		}
+		return fmt.Sprint(p[0])
 	case "icmpv6_type":
 		for _, x := range icmpv6Types() {
 			if x.number == p[0] {

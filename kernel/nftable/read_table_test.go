@@ -1,0 +1,58 @@
+package nftable_test
+
+import (
+	"errors"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/kernel/nftable"
+)
+
+// TestRead reads the table that was written, and what nft changed in it.
+func TestRead(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	p := open(t)
+	want := everything()
+	if _, err := p.Read(t.Context(), want.Family, want.Name); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("without a table: %v", err)
+	}
+	sync(t, p, want)
+	kerneltest.Run(t, "nft", "add table inet other { set pods4 { type ipv4_addr ; } ; }")
+	got, err := open(t).Read(t.Context(), want.Family, want.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	as := strings.NewReplacer("ipv6-icmp", "58", `"eth0"`, "eth0") // as Read writes it
+	for name, c := range want.Chains {
+		for i := range c.Rules {
+			c.Rules[i].Text = as.Replace(c.Rules[i].Text)
+		}
+		if !reflect.DeepEqual(got.Chains[name], c) {
+			t.Errorf("chain %s: %+v, want %+v", name, got.Chains[name], c)
+		}
+	}
+	for name, s := range want.Sets {
+		if !reflect.DeepEqual(got.Sets[name], s) {
+			t.Errorf("set %s: %+v, want %+v", name, got.Sets[name], s)
+		}
+	}
+	if len(got.Chains) != len(want.Chains) || len(got.Sets) != len(want.Sets) {
+		t.Errorf("%d chains and %d sets, want %d and %d", len(got.Chains), len(got.Sets), len(want.Chains), len(want.Sets))
+	}
+	kerneltest.Run(t, "nft", "add rule "+want.Family+" "+want.Name+" empty ip saddr 10.0.0.0/8 drop")
+	if got, err = p.Read(t.Context(), want.Family, want.Name); err != nil || len(got.Chains["empty"].Rules) != 1 || !strings.HasPrefix(got.Chains["empty"].Rules[0].Text, nftable.UnknownRule) {
+		t.Errorf("a rule with a mask: %+v (%v)", got.Chains["empty"], err)
+	}
+	kerneltest.Run(t, "nft", "add chain "+want.Family+" "+want.Name+" output { policy drop ; }")
+	if got, err = p.Read(t.Context(), want.Family, want.Name); err != nil || got.Chains["output"].Hook != "type filter hook output priority 0; policy drop" {
+		t.Errorf("chain output is %+v (%v)", got.Chains["output"], err)
+	}
+	kerneltest.Run(t, "nft", "add table "+want.Family+" "+want.Name+" { flags dormant ; }")
+	if _, err := p.Read(t.Context(), want.Family, want.Name); err == nil || !strings.Contains(err.Error(), "dormant") {
+		t.Errorf("a dormant table: %v", err)
+	}
+}
