@@ -191,7 +191,7 @@ func TestKubernetes(t *testing.T) {
 	n.Delete(networkPolicies, "db")
 	n.Delete(networkPolicies, "two")
 	n.Delete(clusterPolicies, "all")
-	n.has("goto", false)
+	n.has(": goto", false)
 
 	n.stop()
 	for _, want := range []bool{true, false} {

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strconv"
@@ -74,6 +75,9 @@ func (e *evaluation) chain(name string) (verdict string, err error) {
 
 // rule returns the verdict of a rule, or "" if it does not match.
 func (e *evaluation) rule(r nftable.Rule) (verdict string, err error) {
+	if strings.HasPrefix(r.Text, nftable.UnknownRule) {
+		return "", errors.New("this program does not know its meaning")
+	}
 	words := unquoted(r.Text)
 	for len(words) > 0 {
 		switch words[0] {
@@ -89,15 +93,16 @@ func (e *evaluation) rule(r nftable.Rule) (verdict string, err error) {
 			return words[0], nil
 		case "jump", "goto":
 			return strings.Join(words, " "), nil
-		case "ct": // the first packet is of no known connection
-			return "", nil
+		}
+		if strings.HasPrefix(strings.Join(words, " "), "ct state established,related ") {
+			return "", nil // the first packet is of no known connection
 		}
 		var fields []string
 		if fields, words, err = e.fields(words); err != nil || fields == nil {
 			return "", err
 		}
 		if words[0] == "vmap" {
-			return e.table.Sets[words[1][1:]].Elements[fields[0]], nil
+			return e.verdictOf(words[1:], fields)
 		}
 		if matches, err := e.matches(fields, words[0]); err != nil || !matches {
 			return "", err
@@ -105,6 +110,16 @@ func (e *evaluation) rule(r nftable.Rule) (verdict string, err error) {
 		words = words[1:]
 	}
 	return "", nil
+}
+
+// verdictOf looks up fields in a map.
+func (e *evaluation) verdictOf(words, fields []string) (verdict string, err error) {
+	name := strings.TrimPrefix(strings.Join(words, " "), "@")
+	m := e.table.Sets[name]
+	if m == nil || m.Interval {
+		return "", fmt.Errorf("there is no map %s without ranges", name)
+	}
+	return m.Elements[strings.Join(fields, " . ")], nil
 }
 
 // unquoted returns the words of a rule without the text in quotes, which no decision depends on.
@@ -177,6 +192,9 @@ func (e *evaluation) field(name string) (value string, known bool) {
 // matches compares fields with a value or with the elements of a set.
 func (e *evaluation) matches(fields []string, word string) (bool, error) {
 	name, isSet := strings.CutPrefix(word, "@")
+	if word == "!=" {
+		return false, errors.New("it has !=, which no rule of policy has")
+	}
 	if !isSet {
 		return fields[0] == word, nil
 	}

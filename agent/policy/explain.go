@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/fairlead/fairlead/kernel/nftable"
 )
 
 // Explanation says what policy does with a connection, and which rules decide.
@@ -34,10 +36,7 @@ func (w *World) Explain(p Packet) (out Explanation, err error) {
 }
 
 func (w *World) explain(p Packet, d direction) (allowed bool, why string, err error) {
-	a := p.Src
-	if d == ingress {
-		a = p.Dst
-	}
+	a := p.end(d)
 	e := w.EndpointOf(a)
 	switch {
 	case e == nil:
@@ -47,25 +46,49 @@ func (w *World) explain(p Packet, d direction) (allowed bool, why string, err er
 	case w.EndpointOf(p.Src) == w.EndpointOf(p.Dst):
 		return true, "a pod always reaches itself", nil
 	}
-	table := Compile(w, e.Node)
-	v := evaluation{table: table, packet: p}
+	x, err := decideAt(Compile(w, e.Node), p, d, EndpointKey(e.Namespace, e.Name))
+	if !x.allowed && parseComment(x.rule).Isolated { // the comment may be too short for all of them
+		x.why = noRule + ": " + strings.Join(w.isolating(e, d), ", ")
+	}
+	return x.allowed, x.why, err
+}
+
+// end returns the address for which a direction is decided.
+func (p Packet) end(d direction) netip.Addr {
+	if d == egress {
+		return p.Src
+	}
+	return p.Dst
+}
+
+// decided is what a node's rules decide in one direction.
+type decided struct {
+	allowed bool
+	rule    string // comment of the rule that decided
+	why     string
+}
+
+// decideAt returns what a node's rules decide for one of its endpoints.
+func decideAt(t *nftable.Table, p Packet, d direction, name string) (decided, error) {
+	v := evaluation{table: t, packet: p}
 	verdict, err := v.chain(d.String())
-	if err != nil {
-		return false, "", err
-	}
-	allowed = verdict != "drop"
+	x := decided{allowed: verdict != "drop", rule: v.comment, why: v.comment}
 	switch {
-	case v.comment != "":
-		why = v.comment
-	case table.Sets[mapOf(d, familyOf(a))].Elements[a.String()] == "":
-		why = "no policy selects " + EndpointKey(e.Namespace, e.Name)
+	case x.rule != "":
+	case !hasElement(t, mapOf(d, familyOf(p.end(d))), p.end(d).String()):
+		x.why = "no policy selects " + name
 	default:
-		why = "no rule matches"
+		x.why = "no rule matches"
 	}
-	if !allowed && parseComment(v.comment).Isolated { // the comment may be too short for all of them
-		why = noRule + ": " + strings.Join(w.isolating(e, d), ", ")
+	return x, err
+}
+
+func hasElement(t *nftable.Table, set, key string) bool {
+	if t.Sets[set] == nil {
+		return false
 	}
-	return allowed, why, nil
+	_, has := t.Sets[set].Elements[key]
+	return has
 }
 
 // isolating returns the NetworkPolicies that select an endpoint.

@@ -60,6 +60,11 @@ func TestKernel(t *testing.T) {
 				t.Errorf("seed %d, world %d, step %d: the kernel had another table: %v", seed, i, step, found)
 			}
 		}
+		read, err := host.Table.Read(t.Context(), table.Family, table.Name)
+		must(t, err)
+		if got, want := text(read), text(table); got != want {
+			t.Fatalf("seed %d, world %d: read from the kernel\n%s", seed, i, kerneltest.Diff(want, got))
+		}
 	}
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -92,65 +91,6 @@ func (a *app) printSelections(list []policy.Selection) error {
 	return nil
 }
 
-func (a *app) policyExplain() *cobra.Command {
-	f := &policyFlags{}
-	c := &cobra.Command{
-		Use: "explain SOURCE DESTINATION PORT", Short: "say whether a connection is allowed, and which rules decide",
-		Long: "Explain evaluates the policies for a connection. SOURCE and DESTINATION are pods, NAMESPACE/NAME,\n" +
-			"or addresses. PORT is a number, with the protocol if it is not TCP: 53/udp. Exit code 4: the\n" +
-			"connection is dropped.",
-		Example: "  fairlead policy explain shop/web shop/db 5432\n  fairlead policy explain 192.0.2.7 shop/web 80\n  fairlead policy explain -f policies.yaml -f pods.yaml shop/web kube-system/dns 53/udp",
-		Args:    want(3, 3),
-	}
-	f.add(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		w, err := a.world(c.Context(), f)
-		if err != nil {
-			return err
-		}
-		list, err := packets(w, args[0], args[1], args[2])
-		if err != nil {
-			return err
-		}
-		dropped := false
-		var out []explained
-		for _, p := range list {
-			e, err := w.Explain(p)
-			if err != nil {
-				return err
-			}
-			dropped = dropped || !e.Allowed
-			out = append(out, explained{p.Src, p.Dst, e})
-		}
-		if err := a.printDataOr(out, explainText(out)); err != nil {
-			return err
-		}
-		if dropped {
-			return silentError{exitWrong}
-		}
-		return nil
-	}
-	return c
-}
-
-// explained is an explanation with the addresses that it is about.
-type explained struct {
-	Source      netip.Addr `json:"source"`
-	Destination netip.Addr `json:"destination"`
-	policy.Explanation
-}
-
-func explainText(list []explained) (out string) {
-	for _, e := range list {
-		word := "allowed"
-		if !e.Allowed {
-			word = "dropped"
-		}
-		out += fmt.Sprintf("%s -> %s: %s\n  egress of the source:       %s\n  ingress of the destination: %s\n", e.Source, e.Destination, word, e.Egress, e.Ingress)
-	}
-	return out
-}
-
 // world reads the files or the cluster.
 func (a *app) world(ctx context.Context, f *policyFlags) (*policy.World, error) {
 	if len(f.files) > 0 {
@@ -172,52 +112,4 @@ func (a *app) world(ctx context.Context, f *policyFlags) (*policy.World, error) 
 		return nil
 	})
 	return w, err
-}
-
-// packets returns the first packet of the connection, for each address family that both ends have.
-func packets(w *policy.World, src, dst, port string) (out []policy.Packet, err error) {
-	from, err := endOf(w, src)
-	if err != nil {
-		return nil, err
-	}
-	to, err := endOf(w, dst)
-	if err != nil {
-		return nil, err
-	}
-	number, protocol, hasProtocol := strings.Cut(port, "/")
-	n, err := strconv.ParseUint(number, 10, 16)
-	if protocol = strings.ToUpper(protocol); !hasProtocol {
-		protocol = "TCP"
-	}
-	if err != nil || n == 0 || protocol != "TCP" && protocol != "UDP" && protocol != "SCTP" {
-		return nil, fmt.Errorf("%q is not a port: want a number from 1 to 65535, or one with a protocol, such as 53/udp", port)
-	}
-	for _, a := range from {
-		for _, b := range to {
-			if a.Is4() == b.Is4() {
-				out = append(out, policy.Packet{Src: a, Dst: b, Protocol: protocol, Port: uint16(n)})
-			}
-		}
-	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("%s and %s have no address family in common", src, dst)
-	}
-	return out, nil
-}
-
-// endOf returns the addresses of one end of a connection.
-func endOf(w *policy.World, text string) ([]netip.Addr, error) {
-	if a, err := netip.ParseAddr(text); err == nil {
-		return []netip.Addr{a.Unmap()}, nil
-	}
-	for _, e := range w.Endpoints {
-		if policy.EndpointKey(e.Namespace, e.Name) != text {
-			continue
-		}
-		if len(e.Addresses) == 0 {
-			return nil, fmt.Errorf("the pod %s has no address yet", text)
-		}
-		return e.Addresses, nil
-	}
-	return nil, fmt.Errorf("there is no pod %s with an address of its own: want NAMESPACE/NAME of a running pod without hostNetwork, or an address", text)
 }

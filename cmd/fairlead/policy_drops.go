@@ -151,7 +151,7 @@ func (l *dropLog) unreported() error {
 	list, err := l.table.Counters(policy.TableFamily, policy.TableName, policy.UnreportedChain)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		err = errors.New("network policy is not in force on this host: there is no nftables table " + policy.TableFamily + " " + policy.TableName + "\nRun the command on a node whose agent has policy.enabled")
+		err = errNoPolicy
 	case err == nil && len(list) == 0:
 		err = errors.New("the rules on this node report no dropped packets: its kernel lacks nft_log, nft_limit or nfnetlink_log, or its agent is older than this program")
 	}

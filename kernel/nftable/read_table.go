@@ -72,14 +72,11 @@ func (r *reading) tableRules(out *Table) error {
 
 var errChanged = errors.New("it changed while it was read: try again") // a constant; nothing assigns it
 
-// tableSets reads the sets that have a name. A set of a type that package nft does not know is empty.
+// tableSets reads the sets. Those of a single rule have a name, too. A set of a type that package nft does not know is empty.
 func (r *reading) tableSets(out *Table) error {
 	msgs, err := r.list("sets", unix.NFT_MSG_GETSET)
 	for _, m := range msgs {
 		flags := netlink.Uint32BE(netlink.Attr(m[4:], unix.NFTA_SET_FLAGS))
-		if flags&unix.NFT_SET_ANONYMOUS != 0 {
-			continue
-		}
 		name, text := nft.ParseSet(m[4:])
 		s := &Set{Type: text, Interval: flags&unix.NFT_SET_INTERVAL != 0, Elements: map[string]string{}}
 		out.Sets[name] = s

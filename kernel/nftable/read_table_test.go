@@ -43,9 +43,17 @@ func TestRead(t *testing.T) {
 	if len(got.Chains) != len(want.Chains) || len(got.Sets) != len(want.Sets) {
 		t.Errorf("%d chains and %d sets, want %d and %d", len(got.Chains), len(got.Sets), len(want.Chains), len(want.Sets))
 	}
-	kerneltest.Run(t, "nft", "add rule "+want.Family+" "+want.Name+" empty ip saddr 10.0.0.0/8 drop")
-	if got, err = p.Read(t.Context(), want.Family, want.Name); err != nil || len(got.Chains["empty"].Rules) != 1 || !strings.HasPrefix(got.Chains["empty"].Rules[0].Text, nftable.UnknownRule) {
-		t.Errorf("a rule with a mask: %+v (%v)", got.Chains["empty"], err)
+	for i, rule := range []string{"ip saddr 10.0.0.0/8 drop", "log group 3 snaplen 5", "meta cpu 0 drop", "limit rate 3/minute drop"} {
+		kerneltest.Run(t, "nft", "add rule "+want.Family+" "+want.Name+" empty "+rule)
+		got, err = p.Read(t.Context(), want.Family, want.Name)
+		if err != nil || len(got.Chains["empty"].Rules) != i+1 || !strings.HasPrefix(got.Chains["empty"].Rules[i].Text, nftable.UnknownRule) {
+			t.Errorf("%s: %+v (%v)", rule, got.Chains["empty"], err)
+		}
+	}
+	kerneltest.Run(t, "nft", "add rule "+want.Family+" "+want.Name+" empty ip saddr { 10.0.0.1, 10.0.0.2 } drop")
+	got, err = p.Read(t.Context(), want.Family, want.Name)
+	if err != nil || got.Chains["empty"].Rules[4].Text != "ip saddr @__set0 drop" || len(got.Sets["__set0"].Elements) != 2 {
+		t.Errorf("a set of a rule: %+v (%v)", got.Chains["empty"], err)
 	}
 	kerneltest.Run(t, "nft", "add chain "+want.Family+" "+want.Name+" output { policy drop ; }")
 	if got, err = p.Read(t.Context(), want.Family, want.Name); err != nil || got.Chains["output"].Hook != "type filter hook output priority 0; policy drop" {

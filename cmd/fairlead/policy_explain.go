@@ -1,0 +1,235 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fairlead/fairlead/agent/policy"
+	"github.com/fairlead/fairlead/kernel/nftable"
+)
+
+// explainFlags are the flags of "policy explain".
+type explainFlags struct {
+	policyFlags
+	kernel, kernelOnly bool
+}
+
+func (a *app) policyExplain() *cobra.Command {
+	f := &explainFlags{}
+	c := &cobra.Command{
+		Use: "explain SOURCE DESTINATION PORT", Short: "say whether a connection is allowed, and which rules decide",
+		Long: "Explain evaluates the policies for a connection. SOURCE and DESTINATION are pods, NAMESPACE/NAME,\n" +
+			"or addresses. PORT is a number, with the protocol if it is not TCP: 53/udp. With --kernel, on a\n" +
+			"node and as root, it also evaluates the rules in the kernel, and fails if they decide otherwise\n" +
+			"for a pod of this node. Exit code 4: the connection is dropped.",
+		Example: "  fairlead policy explain shop/web shop/db 5432\n  fairlead policy explain 192.0.2.7 shop/web 80\n  fairlead policy explain -f policies.yaml -f pods.yaml shop/web kube-system/dns 53/udp\n" +
+			"  fairlead policy explain --kernel shop/web shop/db 5432\n  fairlead policy explain --kernel-only 10.244.1.7 10.244.2.9 5432",
+		Args: want(3, 3),
+	}
+	f.add(c)
+	c.Flags().BoolVar(&f.kernel, "kernel", false, "Also answer from the rules in this node's kernel, and compare.")
+	c.Flags().BoolVar(&f.kernelOnly, "kernel-only", false, "Answer only from the rules in this node's kernel, without a cluster. SOURCE and DESTINATION are addresses.")
+	c.RunE = func(c *cobra.Command, args []string) error { return a.explainPolicy(c.Context(), f, args) }
+	return c
+}
+
+func (a *app) explainPolicy(ctx context.Context, f *explainFlags, args []string) error {
+	var w *policy.World
+	var k *policy.Kernel
+	var err error
+	if f.kernelOnly && (f.kernel || len(f.files) > 0) {
+		return &usageError{"--kernel-only excludes --kernel and -f", "Type: fairlead policy explain --help"}
+	}
+	if !f.kernelOnly {
+		if w, err = a.world(ctx, &f.policyFlags); err != nil {
+			return err
+		}
+	}
+	if f.kernel || f.kernelOnly {
+		if k, err = readKernel(ctx); err != nil {
+			return err
+		}
+	}
+	list, err := packets(w, args[0], args[1], args[2])
+	if err != nil {
+		return err
+	}
+	var out []explained
+	for _, p := range list {
+		e, err := explainPacket(w, k, p)
+		if err != nil {
+			return err
+		}
+		out = append(out, e)
+	}
+	if err := a.printDataOr(out, explainText(out)); err != nil {
+		return err
+	}
+	return explainError(out, f.kernelOnly)
+}
+
+// explainError returns the error for what was explained.
+func explainError(out []explained, kernelOnly bool) error {
+	dropped, local, differs := false, false, false
+	for _, e := range out {
+		if e.Explanation != nil {
+			dropped = dropped || !e.Allowed
+		}
+		if e.Kernel != nil {
+			dropped, local, differs = dropped || !e.Kernel.Allowed, local || e.Kernel.Local, differs || len(e.Kernel.Differs) > 0
+		}
+	}
+	switch {
+	case differs:
+		return errors.New("the rules in this node's kernel differ from the policies\nThe agent may need another moment. If not, see its log")
+	case kernelOnly && !local:
+		return errors.New("neither end is a pod of this node: its rules decide nothing about the connection")
+	case dropped:
+		return silentError{exitWrong}
+	}
+	return nil
+}
+
+// readKernel reads the rules of network policy from this node's kernel.
+func readKernel(ctx context.Context) (*policy.Kernel, error) {
+	p, err := nftable.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	table, err := p.Read(ctx, policy.TableFamily, policy.TableName)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, errNoPolicy
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w\nThe command needs root", err)
+	}
+	k := &policy.Kernel{Table: table}
+	list, err := net.InterfaceAddrs()
+	for _, x := range list {
+		if n, ok := x.(*net.IPNet); ok {
+			if a, ok := netip.AddrFromSlice(n.IP); ok {
+				k.Own = append(k.Own, a.Unmap())
+			}
+		}
+	}
+	return k, err
+}
+
+// errNoPolicy reports that this host has no rules. It is a constant; nothing assigns it.
+var errNoPolicy = errors.New("network policy is not in force on this host: there is no nftables table " + policy.TableFamily + " " + policy.TableName + "\nRun the command on a node whose agent has policy.enabled")
+
+// explained is an explanation with the addresses that it is about.
+type explained struct {
+	Source      netip.Addr `json:"source"`
+	Destination netip.Addr `json:"destination"`
+	*policy.Explanation
+	Kernel *policy.KernelExplanation `json:"kernel,omitempty"`
+}
+
+// explainPacket explains by the policies of a world, and by the rules of a kernel. Either may be nil.
+func explainPacket(w *policy.World, k *policy.Kernel, p policy.Packet) (explained, error) {
+	out := explained{Source: p.Src, Destination: p.Dst}
+	if w != nil {
+		e, err := w.Explain(p)
+		if err != nil {
+			return out, err
+		}
+		out.Explanation = &e
+	}
+	if k != nil {
+		e, err := k.Explain(w, p)
+		if err != nil {
+			return out, err
+		}
+		out.Kernel = &e
+	}
+	return out, nil
+}
+
+func explainText(list []explained) (out string) {
+	for _, e := range list {
+		ends := fmt.Sprintf("%s -> %s", e.Source, e.Destination)
+		if e.Explanation != nil {
+			out += ends + ": " + decisionText(*e.Explanation)
+		}
+		if e.Kernel == nil {
+			continue
+		}
+		out += ends + ", by this node's kernel: " + decisionText(e.Kernel.Explanation)
+		for _, d := range e.Kernel.Differs {
+			out += "  DIFFERENT " + d + "\n"
+		}
+		if e.Explanation != nil && len(e.Kernel.Differs) == 0 {
+			out += "  the kernel agrees with the policies\n"
+		}
+	}
+	return out
+}
+
+func decisionText(e policy.Explanation) string {
+	word := "allowed"
+	if !e.Allowed {
+		word = "dropped"
+	}
+	return fmt.Sprintf("%s\n  egress of the source:       %s\n  ingress of the destination: %s\n", word, e.Egress, e.Ingress)
+}
+
+// packets returns the first packet of the connection, for each address family that both ends have.
+func packets(w *policy.World, src, dst, port string) (out []policy.Packet, err error) {
+	from, err := endOf(w, src)
+	if err != nil {
+		return nil, err
+	}
+	to, err := endOf(w, dst)
+	if err != nil {
+		return nil, err
+	}
+	number, protocol, hasProtocol := strings.Cut(port, "/")
+	n, err := strconv.ParseUint(number, 10, 16)
+	if protocol = strings.ToUpper(protocol); !hasProtocol {
+		protocol = "TCP"
+	}
+	if err != nil || n == 0 || protocol != "TCP" && protocol != "UDP" && protocol != "SCTP" {
+		return nil, fmt.Errorf("%q is not a port: want a number from 1 to 65535, or one with a protocol, such as 53/udp", port)
+	}
+	for _, a := range from {
+		for _, b := range to {
+			if a.Is4() == b.Is4() {
+				out = append(out, policy.Packet{Src: a, Dst: b, Protocol: protocol, Port: uint16(n)})
+			}
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%s and %s have no address family in common", src, dst)
+	}
+	return out, nil
+}
+
+// endOf returns the addresses of one end of a connection. Without a world, the end must be an address.
+func endOf(w *policy.World, text string) ([]netip.Addr, error) {
+	if a, err := netip.ParseAddr(text); err == nil {
+		return []netip.Addr{a.Unmap()}, nil
+	}
+	if w == nil {
+		return nil, fmt.Errorf("%q is not an address, and the kernel knows no names of pods", text)
+	}
+	for _, e := range w.Endpoints {
+		if policy.EndpointKey(e.Namespace, e.Name) != text {
+			continue
+		}
+		if len(e.Addresses) == 0 {
+			return nil, fmt.Errorf("the pod %s has no address yet", text)
+		}
+		return e.Addresses, nil
+	}
+	return nil, fmt.Errorf("there is no pod %s with an address of its own: want NAMESPACE/NAME of a running pod without hostNetwork, or an address", text)
+}
