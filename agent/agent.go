@@ -157,6 +157,9 @@ func newAgent(o Options, k reconciler) (*Agent, error) {
 		a.policy = enforce.New(po)
 	}
 	a.publish = &publisher{store: a.session.Store(), session: a.session, conf: o.Config, storeCache: a.storeCache, log: o.Log, status: a.status, wake: make(chan struct{}, 1), conditions: o.Store}
+	if a.policy != nil {
+		a.publish.policy.now = a.policy.Problem
+	}
 	return a, nil
 }
 

@@ -29,6 +29,7 @@ type publisher struct {
 	conditions any       // the store, which may be a conditioner
 	unready    time.Time // since when this node is not ready
 	networks   networkReports
+	policy     policyReport
 
 	mu     sync.Mutex
 	self   *cluster.Node
@@ -174,7 +175,9 @@ func (p *publisher) node(ctx context.Context) error {
 	if self == nil || !synced { // a document from before may lack what the store has of this node
 		return nil
 	}
-	value, err := json.Marshal(self)
+	own := *self
+	own.PolicyProblem = p.policy.problem()
+	value, err := json.Marshal(&own)
 	if err != nil {
 		return err
 	}

@@ -23,6 +23,9 @@ type Node struct {
 
 	Version string `json:"version,omitempty"` // of the agent
 
+	// PolicyProblem says why network policy is not in force on the node. It is "" if it is, or if it is not enabled.
+	PolicyProblem string `json:"policyProblem,omitempty"`
+
 	// PodCIDRs are the ranges that Kubernetes gave the Node. They are its blocks in subnets with AssignPodCIDR.
 	PodCIDRs []netip.Prefix `json:"podCIDRs,omitempty"`
 

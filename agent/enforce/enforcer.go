@@ -9,6 +9,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,11 +48,12 @@ type Enforcer struct {
 	inForce   bool                     // the kernel's table was up to date once
 	unwritten bool                     // the compiler's world has changes that the kernel does not have
 	waiting   map[chan struct{}]string // closed when policy is in force for a claim, the value
-	failed    bool                     // the last write failed
+	failure   error                    // of the last write
 	changed   time.Time                // of the last write that changed something
 	events    []time.Time              // of changes that the kernel does not have yet
 
-	metrics *metrics
+	metrics  *metrics
+	statuses *statuses // nil: it writes none
 }
 
 // New returns an Enforcer. It does not connect.
@@ -59,7 +63,9 @@ func New(o Options) *Enforcer {
 		e.missing[policyFiles] = true
 		return e
 	}
-	return newEnforcer(o, kinds())
+	e := newEnforcer(o, kinds())
+	e.statuses = &statuses{e: e, nodes: map[string]string{}, policies: map[string]clusterPolicy{}}
+	return e
 }
 
 func newEnforcer(o Options, kinds []kind) *Enforcer {
@@ -101,6 +107,9 @@ func (e *Enforcer) Run(ctx context.Context) error {
 		return fmt.Errorf("network policy: %w", err)
 	}
 	e.follow(ctx, &all, stop)
+	if e.statuses != nil {
+		all.Go(func() { e.statuses.run(ctx) })
+	}
 	m, err := reconcile.NewTableMonitor()
 	if err != nil {
 		return fmt.Errorf("network policy: %w", err)
@@ -221,8 +230,8 @@ func (e *Enforcer) write(ctx context.Context, p *nftable.Programmer) error {
 		more, err = p.Sync(ctx, table)
 		found = append(found, more...)
 	}
-	again := e.failed
-	if e.failed = err != nil; e.failed {
+	again := e.failure != nil
+	if e.failure = err; err != nil {
 		e.metrics.failures.Inc()
 		return err
 	}
@@ -252,6 +261,21 @@ func (e *Enforcer) written(changed bool) {
 		e.metrics.delay.Observe(time.Since(began).Seconds())
 	}
 	e.events = e.events[:0]
+}
+
+// Problem says why policy is not in force on this node, or returns "".
+func (e *Enforcer) Problem() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch missing := slices.Sorted(maps.Keys(e.missing)); {
+	case len(missing) > 0:
+		return "the agent has not received since it started: " + strings.Join(missing, ", ")
+	case e.failure != nil:
+		return "the kernel did not accept the rules: " + e.failure.Error()
+	case !e.inForce:
+		return "the rules are not in the kernel yet"
+	}
+	return ""
 }
 
 // Remove ends the enforcement of policy on this host. It reports whether there was a table.

@@ -47,6 +47,9 @@ type kind struct {
 // fromAPI is part of what an ADD waits for.
 const fromAPI = " of the Kubernetes API"
 
+// clusterPolicyVersion is the version of ClusterNetworkPolicy. It is a constant; nothing assigns it.
+var clusterPolicyVersion = schema.GroupVersion{Group: v1alpha2.GroupName, Version: "v1alpha2"}
+
 // kinds are the types that policy depends on. ClusterNetworkPolicies need a CustomResourceDefinition.
 func kinds() []kind {
 	return []kind{
@@ -82,7 +85,7 @@ func kinds() []kind {
 			},
 		},
 		{
-			resource: "clusternetworkpolicies", example: &v1alpha2.ClusterNetworkPolicy{}, group: schema.GroupVersion{Group: v1alpha2.GroupName, Version: "v1alpha2"}, optional: true,
+			resource: "clusternetworkpolicies", example: &v1alpha2.ClusterNetworkPolicy{}, group: clusterPolicyVersion, optional: true,
 			set: func(c *policy.Compiler, o object) bool {
 				c.SetClusterPolicy(o.(*v1alpha2.ClusterNetworkPolicy))
 				return false
@@ -212,6 +215,7 @@ func (f *follower) change(v any, deleted bool) error {
 }
 
 func (f *follower) apply(c *policy.Compiler, o object, deleted bool) {
+	f.e.statuses.see(o, deleted)
 	name := o.GetNamespace() + "/" + o.GetName()
 	if deleted || f.set(c, o) {
 		f.forget(c, o.GetNamespace(), o.GetName())
@@ -237,6 +241,7 @@ func (f *follower) Replace(list []any, _ string) error {
 			if !f.names[name] {
 				namespace, name, _ := strings.Cut(name, "/")
 				f.forget(c, namespace, name)
+				f.e.statuses.forget(f.resource, name)
 			}
 		}
 	})

@@ -3,6 +3,7 @@ package enforce_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,7 +15,13 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	v1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
+
 	"github.com/fairlead/fairlead/agent/enforce"
+	"github.com/fairlead/fairlead/contrib/kubernetes"
 	"github.com/fairlead/fairlead/internal/kubetest"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
@@ -22,6 +29,7 @@ import (
 // node is a node with an enforcer and the API server of a cluster.
 type node struct {
 	*kubetest.Server
+	agent *rest.Config // with the permissions of an agent
 	t     *testing.T
 	netns string
 	log   *lines
@@ -52,7 +60,7 @@ func (n *node) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	n.log = &lines{}
-	e := enforce.New(enforce.Options{Config: n.Config, Node: "n1", Log: slog.New(slog.NewTextHandler(n.log, nil))})
+	e := enforce.New(enforce.Options{Config: n.agent, Node: "n1", Log: slog.New(slog.NewTextHandler(n.log, nil))})
 	go func() { ended <- kerneltest.Inside(n.netns, func() error { return e.Run(ctx) }) }()
 	n.stop = sync.OnceFunc(func() {
 		cancel()
@@ -61,6 +69,24 @@ func (n *node) start() {
 		}
 	})
 	n.t.Cleanup(n.stop)
+}
+
+// permit creates the roles of the manifest.
+func (n *node) permit() {
+	n.t.Helper()
+	raw, err := kubernetes.Render(kubernetes.Options{Namespace: kubernetes.DefaultNamespace, Values: kubernetes.Values{"policy": map[string]any{"enabled": true}}})
+	must(n.t, err)
+	const roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+	for doc := range strings.SplitSeq(string(raw), "\n---\n") {
+		switch {
+		case strings.Contains(doc, "\nkind: ClusterRole\n"):
+			n.create(roles, doc)
+		case strings.Contains(doc, "\nkind: ClusterRoleBinding\n"):
+			n.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", doc)
+		}
+	}
+	n.agent = rest.CopyConfig(n.Config)
+	n.agent.Impersonate.UserName = "system:serviceaccount:" + kubernetes.DefaultNamespace + ":fairlead"
 }
 
 // table returns the rules in the kernel, without counters.
@@ -92,7 +118,13 @@ func must(t *testing.T, err error) {
 
 func (n *node) create(path, text string) {
 	n.t.Helper()
-	must(n.t, n.Create(path, text))
+	kerneltest.Eventually(n.t, func() error { // a busy API server may reset a connection
+		err := n.Create(path, text)
+		if apierrors.IsAlreadyExists(err) {
+			return nil
+		}
+		return err
+	})
 }
 
 const pods = "/api/v1/namespaces/shop/pods"
@@ -118,6 +150,7 @@ const (
 func TestKubernetes(t *testing.T) {
 	kerneltest.OptIn(t, "FAIRLEAD_KUBERNETES")
 	n := &node{Server: kubetest.Start(t), t: t, netns: kerneltest.Netns(t)}
+	n.permit()
 	n.Node("n1", []string{"192.0.2.1"})
 	n.Node("n2", []string{"192.0.2.2"})
 	n.create("/api/v1/namespaces", `{apiVersion: v1, kind: Namespace, metadata: {name: shop}}`)
@@ -127,7 +160,7 @@ func TestKubernetes(t *testing.T) {
 	n.create(networkPolicies, `{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: db}, spec: {podSelector: {matchLabels: {app: db}}, ingress: [{from: [{podSelector: {matchLabels: {app: web}}}]}]}}`)
 
 	ctx, stop := context.WithCancel(t.Context())
-	names := enforce.FollowNames(ctx, enforce.Options{Config: n.Config, Log: slog.New(slog.DiscardHandler)})
+	names := enforce.FollowNames(ctx, enforce.Options{Config: n.agent, Log: slog.New(slog.DiscardHandler)})
 	n.start()
 	n.has("elements = { 10.0.1.1 }", true)
 	named(t, names, "10.0.1.1", "shop/web", "")
@@ -188,6 +221,7 @@ func TestKubernetes(t *testing.T) {
 		}
 		return nil
 	})
+	n.statuses()
 	n.Delete(networkPolicies, "db")
 	n.Delete(networkPolicies, "two")
 	n.Delete(clusterPolicies, "all")
@@ -204,6 +238,70 @@ func TestKubernetes(t *testing.T) {
 		}))
 	}
 	n.has("table inet", false)
+}
+
+// statuses checks the conditions of a ClusterNetworkPolicy: while another writer has one, while a node reports a problem, and
+// while the policy is invalid. Two agents write them.
+func (n *node) statuses() {
+	n.t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	second, other := make(chan error, 1), kerneltest.Netns(n.t)
+	go func() {
+		second <- kerneltest.Inside(other, func() error {
+			return enforce.New(enforce.Options{Config: n.agent, Node: "n2", Log: slog.New(slog.DiscardHandler)}).Run(ctx)
+		})
+	}()
+	defer func() { stop(); <-second }()
+	n.patchAs(types.MergePatchType, clusterPolicies+"/all/status", `{"status": {"conditions": [{"type": "Theirs", "status": "True", "reason": "X", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}`)
+	n.condition("Accepted", "True", "all parts are valid")
+	n.condition("Programmed", "True", "no agent reports a problem")
+	n.condition("Theirs", "True", "")
+	before := n.policy().ResourceVersion
+	time.Sleep(15 * time.Second) // longer than the pause before a write
+	if now := n.policy().ResourceVersion; now != before {
+		n.t.Errorf("the status was written again: resource version %s, %s before", now, before)
+	}
+	const annotation = `{"metadata": {"annotations": {"fairlead.io/node": %q}}}`
+	n.patchAs(types.MergePatchType, "/api/v1/nodes/n2", fmt.Sprintf(annotation, `{"id": "x", "addresses": [], "policyProblem": "the kernel is away"}`))
+	n.condition("Programmed", "False", "policy is not in force on 1 nodes, or not up to date: n2")
+	n.patchAs(types.MergePatchType, "/api/v1/nodes/n2", fmt.Sprintf(annotation, `{"id": "x", "addresses": []}`))
+	n.condition("Programmed", "True", "no agent reports a problem")
+	n.patchAs(types.MergePatchType, clusterPolicies+"/all", `{"spec": {"egress": [{"action": "Deny", "to": [{"domainNames": ["example.com"]}]}]}}`)
+	n.condition("Accepted", "False", "egress[0]: peer 0: domainNames are not supported and match nothing")
+	n.condition("Theirs", "True", "")
+}
+
+func (n *node) patchAs(typ types.PatchType, path, text string) {
+	n.t.Helper()
+	kerneltest.Eventually(n.t, func() error { // the API server that was stopped may have closed the connection
+		return n.Client().Patch(typ).AbsPath(path).Body([]byte(text)).Do(context.Background()).Error()
+	})
+}
+
+func (n *node) policy() *v1alpha2.ClusterNetworkPolicy {
+	n.t.Helper()
+	var raw []byte
+	kerneltest.Eventually(n.t, func() (err error) {
+		raw, err = n.Client().Get().AbsPath(clusterPolicies, "all").Do(context.Background()).Raw()
+		return err
+	})
+	p := &v1alpha2.ClusterNetworkPolicy{}
+	must(n.t, json.Unmarshal(raw, p))
+	return p
+}
+
+// condition waits until the policy has a condition for its generation.
+func (n *node) condition(name, status, message string) {
+	n.t.Helper()
+	kerneltest.Eventually(n.t, func() error {
+		p := n.policy()
+		for _, c := range p.Status.Conditions {
+			if c.Type == name && string(c.Status) == status && c.Message == message && (name == "Theirs" || c.ObservedGeneration == p.Generation) {
+				return nil
+			}
+		}
+		return fmt.Errorf("want %s %s %q, have %+v\n%s", name, status, message, p.Status.Conditions, n.log)
+	})
 }
 
 // named waits until an address has an owner.

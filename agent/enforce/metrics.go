@@ -127,7 +127,7 @@ func (e *Enforcer) gauges() []float64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	inForce, changed := 0.0, 0.0
-	if e.inForce && !e.failed {
+	if e.inForce && e.failure == nil {
 		inForce = 1
 	}
 	if !e.changed.IsZero() {

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/rest"
 
 	"github.com/fairlead/fairlead/agent/policy"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
@@ -160,4 +161,38 @@ func TestMetricsBegin(t *testing.T) {
 	next.send(2, 80)
 	next.has(map[string]float64{accepted: 2})
 	m.has(map[string]float64{accepted: 5})
+}
+
+// TestProblem says why policy is not in force: before the API's objects and before the kernel's rules are complete, and
+// after a failure.
+func TestProblem(t *testing.T) {
+	t.Parallel()
+	e := New(Options{Config: &rest.Config{}, Node: "n1", Log: slog.New(slog.DiscardHandler)})
+	is := func(want string) {
+		t.Helper()
+		if got := e.Problem(); got != want && (want == "" || !strings.HasPrefix(got, want)) {
+			t.Errorf("problem %q, want %q", got, want)
+		}
+	}
+	is("the agent has not received since it started: clusternetworkpolicies of the Kubernetes API, namespaces of")
+	for _, k := range kinds() {
+		e.synced(k.resource + fromAPI)
+	}
+	is("the rules are not in the kernel yet")
+	host := router.New(t)
+	must(t, e.write(t.Context(), host.Table))
+	is("")
+	failing, stop := context.WithCancel(t.Context())
+	stop()
+	e.update(func(c *policy.Compiler) { c.SetNamespace("x", nil) })
+	e.disturbed.Store(true)
+	if e.write(failing, host.Table) == nil {
+		t.Fatal("a write without a context succeeded")
+	}
+	is("the kernel did not accept the rules: ")
+	must(t, e.write(t.Context(), host.Table))
+	is("")
+	if got := New(Options{}).Problem(); !strings.HasSuffix(got, "since it started: policy files") {
+		t.Errorf("with a directory: %q", got)
+	}
 }

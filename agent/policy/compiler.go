@@ -343,6 +343,16 @@ func familyOf(a netip.Addr) int {
 	return 1
 }
 
+// ProblemsOf returns what is invalid in a policy.
+func (c *Compiler) ProblemsOf(id string) (out []string) {
+	if p := c.policies[id]; p != nil {
+		for _, err := range p.problems {
+			out = append(out, strings.ReplaceAll(err.Error(), "\n", "; "))
+		}
+	}
+	return out
+}
+
 // Problems returns what is invalid in the policies, by policy.
 func (c *Compiler) Problems() map[string][]string {
 	out := map[string][]string{}

@@ -126,6 +126,7 @@ type Selection struct {
 	Policy    string   `json:"policy"`
 	Endpoints []string `json:"endpoints"`
 	Problems  []string `json:"problems,omitempty"` // parts that are invalid
+	Nodes     []string `json:"-"`                  // of the endpoints, sorted
 }
 
 // Selections returns what each policy selects, in the order in which they apply.
@@ -144,8 +145,11 @@ func (w *World) Selections() (out []Selection) {
 			labels, known := w.Namespaces[e.Namespace]
 			if !p.noPods && p.subject.matches(e.Namespace, known, labels, e.Labels) {
 				s.Endpoints = append(s.Endpoints, EndpointKey(e.Namespace, e.Name))
+				s.Nodes = append(s.Nodes, e.Node)
 			}
 		}
+		slices.Sort(s.Nodes)
+		s.Nodes = slices.Compact(s.Nodes)
 		slices.Sort(s.Endpoints)
 		for _, err := range p.problems {
 			s.Problems = append(s.Problems, strings.ReplaceAll(err.Error(), "\n", "; "))

@@ -72,7 +72,8 @@ func (k *Kernel) isOwn(p Packet) bool {
 // decide returns what the kernel's rules decide in one direction, and whether the end is a pod of the node.
 func (k *Kernel) decide(p Packet, d direction) (x decided, local bool, err error) {
 	a := p.end(d)
-	local = hasElement(k.Table, selfSet(familyOf(a)), a.String()+" . "+a.String())
+	local = hasElement(k.Table, selfSet(familyOf(a)), a.String()+" . "+a.String()) ||
+		hasElement(k.Table, mapOf(egress, familyOf(a)), a.String()) // an address that is closed has no pod yet
 	switch {
 	case k.isOwn(p):
 		return decided{allowed: true, why: "the node does not forward its own packets"}, local, nil

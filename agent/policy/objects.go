@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"net/netip"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -100,11 +101,25 @@ func networkAddresses(annotation string) (out []string) {
 	return out
 }
 
-// FromNode returns a Node's labels and addresses.
+// nodeDocument is the annotation in which a node's agent publishes its cluster.Node.
+const nodeDocument = "fairlead.io/node"
+
+// FromNode returns a Node's labels and addresses, and what its agent says about policy.
 func FromNode(n *corev1.Node) *Node {
-	out := &Node{Name: n.Name, Labels: n.Labels}
+	out := &Node{Name: n.Name, Labels: n.Labels, Problem: problemOf(n.Annotations[nodeDocument])}
 	for _, a := range n.Status.Addresses {
 		out.Addresses = appendAddr(out.Addresses, a.Address) // host names are no addresses
 	}
 	return out
+}
+
+func problemOf(document string) string {
+	var doc struct {
+		PolicyProblem string `json:"policyProblem"`
+	}
+	if document == "" || json.Unmarshal([]byte(document), &doc) != nil {
+		return "" // of no agent, or not of ours
+	}
+	const longest = 300 // bytes: it comes from another machine
+	return strings.ToValidUTF8(doc.PolicyProblem[:min(len(doc.PolicyProblem), longest)], "")
 }

@@ -45,6 +45,7 @@ type Node struct {
 	Name      string
 	Labels    map[string]string
 	Addresses []netip.Addr
+	Problem   string // why policy is not in force there, or ""
 }
 
 // Packet is the first packet of a connection, after destination NAT.

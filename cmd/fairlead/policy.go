@@ -36,7 +36,7 @@ func (a *app) policyCommand() *cobra.Command {
 		Example: "  fairlead policy check\n  fairlead policy explain shop/web shop/db 5432\n  fairlead policy log --pod shop/db",
 		Args:    want(0, 0), RunE: groupCommand,
 	}
-	c.AddCommand(a.policyCheck(), a.policyExplain(), a.policyLog())
+	c.AddCommand(a.policyCheck(), a.policyExplain(), a.policyLog(), a.policyStatus())
 	return c
 }
 

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestPolicyStatus lists policies while one node of two reports a problem, and while none does.
+func TestPolicyStatus(t *testing.T) {
+	t.Parallel()
+	const more = `---
+{apiVersion: v1, kind: Pod, metadata: {name: db, namespace: far, labels: {app: db}}, spec: {nodeName: n2, containers: []}, status: {phase: Running, podIPs: [{ip: 10.0.1.2}]}}
+---
+{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: all, namespace: far}, spec: {podSelector: {}}}
+---
+{apiVersion: policy.networking.k8s.io/v1alpha2, kind: ClusterNetworkPolicy, metadata: {name: both}, spec: {tier: Admin, priority: 1, subject: {namespaces: {}}}}
+---
+{apiVersion: v1, kind: Node, metadata: {name: n2, annotations: {fairlead.io/node: '{"id": "x", "policyProblem": "the kernel is away"}'}}}
+---
+{apiVersion: v1, kind: Node, metadata: {name: n3, annotations: {fairlead.io/node: 'not JSON'}}}
+`
+	s := &site{t, os.Environ(), nil}
+	status := func(text string, args ...string) (int, string) {
+		t.Helper()
+		file := filepath.Join(t.TempDir(), "all.yaml")
+		must(t, os.WriteFile(file, []byte(text), 0o600))
+		code, out, errs := s.fairlead(append([]string{"policy", "status", "-f", file}, args...)...)
+		return code, out + errs
+	}
+	code, out := status(policyFile + more)
+	for _, want := range []string{
+		"ClusterNetworkPolicy both  4     0              n2\n", "NetworkPolicy far/all      1     0              n2\n", "NetworkPolicy shop/db      1     0              -\n",
+		"node n2: the kernel is away\n",
+	} {
+		if code != 4 || !strings.Contains(out, want) {
+			t.Errorf("exit code %d, want 4 with %q:\n%s", code, want, out)
+		}
+	}
+	if code, out := status(policyFile+more, "-o", "json"); code != 4 || !strings.Contains(out, `"n2": "the kernel is away"`) || !strings.Contains(out, `"endpoints": 4`) {
+		t.Errorf("exit code %d:\n%s", code, out)
+	}
+	if code, out := status(policyFile); code != 0 || !strings.Contains(out, "NetworkPolicy shop/db  1     0") || strings.Contains(out, "node n") {
+		t.Errorf("without a problem: exit code %d:\n%s", code, out)
+	}
+}
