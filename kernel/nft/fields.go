@@ -19,6 +19,9 @@ const targetType = "ifname . " + neighbourTarget
 // raw bits that every version of nft(8) reads. Rules compare it with a hexadecimal number.
 const tunnelVNI = "@th,96,24"
 
+// connectionID is the number of a connection tracking entry (kernel 5.2), and the type of a set of such numbers.
+const connectionID = "ct id"
+
 // UnknownField is the name of a loaded value that the decoder does not know.
 const UnknownField = "?"
 
@@ -77,6 +80,7 @@ var fields = [...]field{
 	{"ct state", "", 0, "", load{expr: "ct", key: unix.NFT_CT_STATE}},
 	{"ct status", "", 0, "", load{expr: "ct", key: unix.NFT_CT_STATUS}},
 	{"ct direction", "ct_dir", 0, "", load{expr: "ct", key: unix.NFT_CT_DIRECTION}},
+	{connectionID, connectionID, 0, "", load{expr: "ct", key: unix.NFT_CT_ID}},
 	{"fib daddr type", "", 0, "", load{expr: "fib"}},
 }
 
@@ -185,4 +189,4 @@ func (f *field) meaning() string {
 
 // IsTypeof reports whether nft(8) declares a set of the type with "typeof", because the type
 // has no name.
-func IsTypeof(setType string) bool { return setType == targetType }
+func IsTypeof(setType string) bool { return setType == targetType || setType == connectionID }

@@ -47,6 +47,7 @@ func TestDecodeCompiledRules(t *testing.T) {
 		{"inet", `iifname "a b" log prefix "no: " group 7 drop`, "iifname, drop"},
 		{"inet", "counter limit rate over 10/second burst 20 packets goto other", "?, gotoother"},
 		{"inet", "ct direction original accept", "ct direction, accept"},
+		{"inet", "ct id @a drop", "ct id, drop"},
 	} {
 		if got := decode(t, c.family, c.rule); got != c.want {
 			t.Errorf("%s: %q decodes as %q, want %q", c.family, c.rule, got, c.want)

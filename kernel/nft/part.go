@@ -150,8 +150,8 @@ func (p Part) set(b *netlink.Buffer) error {
 	switch {
 	case t.Key.hostOrder():
 		b.Bytes(unix.NFTA_SET_USERDATA, hostOrderUserdata())
-	case p.Text == targetType:
-		b.Bytes(unix.NFTA_SET_USERDATA, typeofUserdata())
+	case IsTypeof(p.Text):
+		b.Bytes(unix.NFTA_SET_USERDATA, typeofUserdata(p.Text))
 	}
 	b.Uint32BE(unix.NFTA_SET_ID, uint32(len(p.Name))) // any number: rules refer to sets by name
 	return nil
@@ -161,10 +161,10 @@ func (p Part) set(b *netlink.Buffer) error {
 // (NFTNL_UDATA_SET_KEYBYTEORDER), four bytes, BYTEORDER_HOST_ENDIAN.
 func hostOrderUserdata() []byte { return binary.NativeEndian.AppendUint32([]byte{0, 4}, 1) }
 
-// typeofUserdata tells nft(8) that a set was declared as "typeof iifname . @nh,384,128". The
-// type of raw bits has no name, and without this userdata nft(8) cannot list the ruleset.
-// Each part is type, size, value; a nested part numbers its parts from 0.
-func typeofUserdata() []byte {
+// typeofUserdata tells nft(8) that a set was declared as "typeof iifname . @nh,384,128" or "typeof ct id". Their types have
+// no name, and without this userdata nft(8) cannot list the ruleset, or prints keys in the wrong byte order. Each part is
+// type, size, value; a nested part numbers its parts from 0.
+func typeofUserdata(setType string) []byte {
 	u32 := func(typ byte, n uint32) []byte {
 		return append([]byte{typ, 4}, binary.NativeEndian.AppendUint32(nil, n)...)
 	}
@@ -172,10 +172,15 @@ func typeofUserdata() []byte {
 		p := bytes.Join(parts, nil)
 		return append([]byte{typ, byte(len(p))}, p...)
 	}
-	const keyTypeof, exprPayload, exprMeta, exprConcat = 3, 7, 9, 13 // NFTNL_UDATA_SET_KEY_TYPEOF, nft's enum expr_types
+	// NFTNL_UDATA_SET_KEYBYTEORDER, BYTEORDER_BIG_ENDIAN, NFTNL_UDATA_SET_KEY_TYPEOF, nft's enum expr_types
+	const keyByteOrder, bigEndian, keyTypeof, exprPayload, exprMeta, exprCT, exprConcat = 0, 2, 3, 7, 9, 12, 13
+	const noDirection = 1<<32 - 1
+	if setType == connectionID {
+		return append(u32(keyByteOrder, bigEndian), nest(keyTypeof, u32(0, exprCT), nest(1, u32(0, unix.NFT_CT_ID), u32(1, noDirection)))...)
+	}
 	iifname := nest(0, u32(0, exprMeta), nest(1, u32(0, unix.NFT_META_IIFNAME)))
 	target := nest(1, u32(0, exprPayload), nest(1, u32(0, 0), u32(1, 0), u32(2, networkHeader), u32(3, 384), u32(4, 128)))
-	return append(u32(0, 0), nest(keyTypeof, u32(0, exprConcat), nest(1, iifname, target))...)
+	return append(u32(keyByteOrder, 0), nest(keyTypeof, u32(0, exprConcat), nest(1, iifname, target))...)
 }
 
 // hook reads "type nat hook postrouting priority 105; policy accept". A chain without

@@ -24,7 +24,7 @@ type dataType struct {
 var dataTypes = [...]dataType{
 	{"ipv4_addr", 7, 4}, {"ipv6_addr", 8, 16}, {"ether_addr", 9, 6}, {"ether_type", 10, 2},
 	{"inet_proto", 12, 1}, {"inet_service", 13, 2}, {"mark", 19, 4}, {"ct_dir", 27, 1}, {"icmpv6_type", 29, 1}, {"devgroup", 35, 4}, {"ifname", 41, 16},
-	{neighbourTarget, 4, 16}, {tunnelVNI, 0, 3}, // no set has tunnelVNI
+	{connectionID, 4, 4}, {neighbourTarget, 4, 16}, {tunnelVNI, 0, 3}, // no set has tunnelVNI
 }
 
 func dataTypeByName(name string) (dataType, error) {
@@ -173,6 +173,9 @@ func (t dataType) value(s string) ([]byte, error) {
 	case "inet_proto":
 		n, err := protoNumber(s)
 		return []byte{n}, err
+	case connectionID:
+		n, err := strconv.ParseUint(s, 10, 32)
+		return binary.BigEndian.AppendUint32(nil, uint32(n)), err
 	case "inet_service":
 		n, err := strconv.ParseUint(s, 10, 16)
 		return binary.BigEndian.AppendUint16(nil, uint16(n)), err
@@ -195,6 +198,8 @@ func (t dataType) format(p []byte) string {
 		return netlink.Text(p)
 	case "inet_proto":
 		return protoName(p[0])
+	case connectionID:
+		return fmt.Sprint(binary.BigEndian.Uint32(p))
 	case "inet_service":
 		return fmt.Sprint(binary.BigEndian.Uint16(p))
 	case "ct_dir":

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/kernel/nft"
 	"github.com/fairlead/fairlead/kernel/nftable"
 )
 
@@ -51,11 +52,14 @@ func script(t *nftable.Table) string {
 	fmt.Fprintf(&b, "table %s %s {\n", t.Family, t.Name)
 	for _, name := range slices.Sorted(maps.Keys(t.Sets)) {
 		s := t.Sets[name]
-		kind := "set"
+		kind, typ := "set", "type"
 		if strings.Contains(s.Type, " : ") {
 			kind = "map"
 		}
-		fmt.Fprintf(&b, "%s %s { type %s; ", kind, name, s.Type)
+		if nft.IsTypeof(s.Type) {
+			typ = "typeof"
+		}
+		fmt.Fprintf(&b, "%s %s { %s %s; ", kind, name, typ, s.Type)
 		if s.Interval {
 			b.WriteString("flags interval; ")
 		}
@@ -159,6 +163,7 @@ func everything() *nftable.Table {
 	set("pairs4", "ipv4_addr . ipv4_addr", false, "10.1.0.5 . 10.1.0.1")
 	set("pairs6", "ipv6_addr . ipv6_addr", false, "fd00::5 . fd00::1")
 	set("neighbour", "icmpv6_type", false, "nd-router-solicit", "nd-neighbor-solicit", "nd-neighbor-advert", "mld2-listener-report")
+	set("connections", "ct id", false, "5", "4294967295")
 	set("links", "ifname", false, "eth0", "veth1")
 	set("egress4", "ipv4_addr : verdict", false, "10.1.0.5 : goto profile", "10.1.0.6 : drop", "10.1.0.7 : accept")
 	set("egress6", "ipv6_addr : verdict", false, "fd00::5 : jump profile")
@@ -175,7 +180,7 @@ func everything() *nftable.Table {
 	chain("forward", forward, "ct state established,related accept", "ct direction original jump profile",
 		"ip saddr vmap @egress4", "ip6 saddr vmap @egress6", "icmpv6 type @neighbour accept", "icmpv6 type nd-router-advert accept",
 		"icmpv6 type echo-request accept", "meta l4proto ipv6-icmp accept", "iifname \"eth0\" accept", "oifname @links goto dropped")
-	chain("output", "type filter hook output priority 0", "oifname @links accept")
+	chain("output", "type filter hook output priority 0", "oifname @links accept", "ct id @connections drop", "ct id 7 drop")
 	chain("profile", "", "th dport 80 accept", "th dport != 80 drop", portRule,
 		"ip daddr . meta l4proto . th dport @named4 accept", "ip6 daddr . meta l4proto . th dport @named6 accept",
 		"ip saddr . ip daddr @pairs4 accept", "ip6 saddr . ip6 daddr @pairs6 accept", "ip saddr @pods4 ip daddr @blocks4 accept",
