@@ -25,9 +25,11 @@ const ( // linux/netfilter/nfnetlink_conntrack.h
 	ctDelete = 2
 	ctGet    = 1
 
-	ctaTupleOrig  = 1
-	ctaTupleReply = 2
-	ctaFilter     = 25
+	ctaTupleOrig   = 1
+	ctaTupleReply  = 2
+	ctaID          = 12
+	ctaTupleMaster = 14
+	ctaFilter      = 25
 
 	ctaTupleIP    = 1
 	ctaTupleProto = 2
@@ -36,6 +38,7 @@ const ( // linux/netfilter/nfnetlink_conntrack.h
 	ctaIPv6Src    = 3
 	ctaIPv6Dst    = 4
 	ctaProtoNum   = 1
+	ctaProtoSport = 2
 	ctaProtoDport = 3
 
 	ctaFilterOrig  = 1
@@ -124,24 +127,26 @@ func (f *ConntrackFlows) diff(e *Engine) ([]string, error) {
 
 // otherTarget returns where a flow to the port at a local address goes, if that is not the target.
 func (f *ConntrackFlows) otherTarget(entry []byte, local []netip.Addr) netip.Addr {
-	end := func(tuple []byte, v4, v6 uint16) netip.Addr {
-		ip := netlink.Attr(tuple, ctaTupleIP)
-		if a := netlink.Addr(netlink.Attr(ip, v4)); a.IsValid() {
-			return a
-		}
-		return netlink.Addr(netlink.Attr(ip, v6))
-	}
 	orig, reply := netlink.Attr(entry, ctaTupleOrig), netlink.Attr(entry, ctaTupleReply)
 	proto := netlink.Attr(orig, ctaTupleProto)
 	port := netlink.Attr(proto, ctaProtoDport)
 	if netlink.Uint8(netlink.Attr(proto, ctaProtoNum)) != unix.IPPROTO_UDP || len(port) != 2 || port[0] != byte(f.Port>>8) || port[1] != byte(f.Port) ||
-		!slices.Contains(local, end(orig, ctaIPv4Dst, ctaIPv6Dst)) {
+		!slices.Contains(local, tupleAddr(orig, ctaIPv4Dst, ctaIPv6Dst)) {
 		return netip.Addr{}
 	}
-	if to := end(reply, ctaIPv4Src, ctaIPv6Src); to != f.Target {
+	if to := tupleAddr(reply, ctaIPv4Src, ctaIPv6Src); to != f.Target {
 		return to
 	}
 	return netip.Addr{}
+}
+
+// tupleAddr returns an address of a tuple.
+func tupleAddr(tuple []byte, v4, v6 uint16) netip.Addr {
+	ip := netlink.Attr(tuple, ctaTupleIP)
+	if a := netlink.Addr(netlink.Attr(ip, v4)); a.IsValid() {
+		return a
+	}
+	return netlink.Addr(netlink.Attr(ip, v6))
 }
 
 func (f *ConntrackFlows) restore(e *Engine) error { return f.endFormer(e) }
@@ -168,12 +173,21 @@ func (e *Engine) containerAddrs() (out []netip.Addr, _ error) {
 
 // localAddrs lists the host's addresses of a family.
 func (e *Engine) localAddrs(fam byte) ([]netip.Addr, error) {
-	msgs, err := e.Dump(Host, netlink.Request{Type: unix.RTM_GETADDR, Body: netlink.Buffer{fam, 0, 0, 0, 0, 0, 0, 0}})
+	msgs, err := e.Dump(Host, addrRequest(fam))
 	if err != nil {
 		return nil, fmt.Errorf("list the host's addresses: %w", err)
 	}
+	return distinctAddrs(msgs), nil
+}
+
+// addrRequest asks for all addresses of a family, 0 for both.
+func addrRequest(fam byte) netlink.Request {
+	return netlink.Request{Type: unix.RTM_GETADDR, Body: netlink.Buffer{fam, 0, 0, 0, 0, 0, 0, 0}}
+}
+
+// distinctAddrs returns the addresses of the reply to addrRequest.
+func distinctAddrs(msgs [][]byte) (out []netip.Addr) {
 	seen := map[netip.Addr]bool{}
-	var out []netip.Addr
 	for _, m := range msgs {
 		if len(m) < unix.SizeofIfAddrmsg {
 			continue
@@ -184,7 +198,7 @@ func (e *Engine) localAddrs(fam byte) ([]netip.Addr, error) {
 			out = append(out, a)
 		}
 	}
-	return out, nil
+	return out
 }
 
 type flowFilter struct {

@@ -1,0 +1,154 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
+)
+
+// Connection is an entry of connection tracking.
+type Connection struct {
+	ID       uint32 // number of the entry, which nft(8) writes as "ct id"
+	Protocol uint8  // IPPROTO_TCP and others
+
+	// Src and Dst are the ends as the forward hook sees the first packet: the original source, and the destination after
+	// destination NAT. The port is 0 if the protocol has no ports.
+	Src, Dst netip.AddrPort
+
+	// Parent is the connection that announced this one to a helper of the kernel, as the data connections of FTP. It is nil
+	// for others.
+	Parent *Connection
+}
+
+// Conntrack reads the connection tracking entries of a network namespace. It is not safe for concurrent use.
+type Conntrack struct {
+	entries, addrs *netlink.Conn
+}
+
+// OpenConntrack returns a Conntrack for the network namespace of the calling thread.
+func OpenConntrack() (*Conntrack, error) {
+	rx := make([]byte, netlink.BufferSize)
+	entries, err := netlink.Dial(unix.NETLINK_NETFILTER, rx)
+	if err != nil {
+		return nil, err
+	}
+	addrs, err := netlink.Dial(unix.NETLINK_ROUTE, rx)
+	if err != nil {
+		entries.Close()
+		return nil, err
+	}
+	return &Conntrack{entries, addrs}, nil
+}
+
+// Close closes the sockets.
+func (c *Conntrack) Close() {
+	c.entries.Close()
+	c.addrs.Close()
+}
+
+// Forwarded lists the connections that the namespace forwards: neither end is one of its own addresses. Entries that
+// change meanwhile may be missing.
+func (c *Conntrack) Forwarded() ([]Connection, error) {
+	addrs, err := c.addrs.Dump(addrRequest(0))
+	if err != nil && !errors.Is(err, unix.EAGAIN) {
+		return nil, fmt.Errorf("list the host's addresses: %w", err)
+	}
+	own := map[netip.Addr]bool{}
+	for _, a := range distinctAddrs(addrs) {
+		own[a] = true
+	}
+	msgs, err := c.entries.Dump(netlink.Request{Type: unix.NFNL_SUBSYS_CTNETLINK<<8 | ctGet, Body: netlink.Buffer{0, 0, 0, 0}})
+	if err != nil {
+		return nil, fmt.Errorf("list connections: %w", err)
+	}
+	out := make([]Connection, 0, len(msgs))
+	parents := map[string]*Connection{} // by their original tuples
+	for _, m := range msgs {
+		if len(m) < 4 {
+			continue
+		}
+		x := parseConnection(m[4:], parents)
+		if isForwarded(x, own) {
+			out = append(out, x)
+		}
+	}
+	if len(parents) > 0 {
+		findParents(msgs, parents)
+	}
+	return out, nil
+}
+
+func isForwarded(x Connection, own map[netip.Addr]bool) bool {
+	for _, a := range []netip.Addr{x.Src.Addr(), x.Dst.Addr()} {
+		if !a.IsValid() || own[a] || a.IsLoopback() {
+			return false
+		}
+	}
+	return true
+}
+
+// parseConnection decodes an entry. It adds its parent, as far as the entry has it: the parent's destination is that before
+// destination NAT.
+func parseConnection(p []byte, parents map[string]*Connection) (x Connection) {
+	var orig, reply, master []byte
+	netlink.EachAttr(p, func(typ uint16, v []byte) {
+		switch typ {
+		case ctaTupleOrig:
+			orig = v
+		case ctaTupleReply:
+			reply = v
+		case ctaTupleMaster:
+			master = v
+		case ctaID:
+			x.ID = netlink.Uint32BE(v)
+		}
+	})
+	x.setTuples(orig, reply)
+	if master != nil {
+		if x.Parent = parents[string(master)]; x.Parent == nil {
+			x.Parent = &Connection{}
+			x.Parent.setTuples(master, nil)
+			parents[string(master)] = x.Parent
+		}
+	}
+	return x
+}
+
+// findParents completes the parents that still exist.
+func findParents(msgs [][]byte, parents map[string]*Connection) {
+	for _, m := range msgs {
+		if len(m) < 4 {
+			continue
+		}
+		orig := netlink.Attr(m[4:], ctaTupleOrig)
+		if x := parents[string(orig)]; x != nil {
+			x.setTuples(orig, netlink.Attr(m[4:], ctaTupleReply))
+		}
+	}
+}
+
+// setTuples sets the protocol and both ends. Without a reply tuple, there was no destination NAT.
+func (x *Connection) setTuples(orig, reply []byte) {
+	proto := netlink.Attr(orig, ctaTupleProto)
+	x.Protocol = netlink.Uint8(netlink.Attr(proto, ctaProtoNum))
+	x.Src = netip.AddrPortFrom(tupleAddr(orig, ctaIPv4Src, ctaIPv6Src), tuplePort(proto, ctaProtoSport))
+	if reply == nil {
+		x.Dst = netip.AddrPortFrom(tupleAddr(orig, ctaIPv4Dst, ctaIPv6Dst), tuplePort(proto, ctaProtoDport))
+		return
+	}
+	x.Dst = netip.AddrPortFrom(tupleAddr(reply, ctaIPv4Src, ctaIPv6Src), tuplePort(netlink.Attr(reply, ctaTupleProto), ctaProtoSport))
+}
+
+// tuplePort returns a port of a tuple's protocol, or 0.
+func tuplePort(proto []byte, typ uint16) uint16 {
+	v := netlink.Attr(proto, typ)
+	if len(v) != 2 {
+		return 0
+	}
+	return binary.BigEndian.Uint16(v)
+}
