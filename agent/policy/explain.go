@@ -70,7 +70,7 @@ type decided struct {
 
 // decideAt returns what a node's rules decide for one of its endpoints.
 func decideAt(t *nftable.Table, p Packet, d direction, name string) (decided, error) {
-	v := evaluation{table: t, packet: p}
+	v := NewEvaluator(t).evaluate(p)
 	verdict, err := v.chain(d.String())
 	x := decided{allowed: verdict != "drop", rule: v.comment, why: v.comment}
 	switch {

@@ -2,11 +2,14 @@ package policy
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	v1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
 	"sigs.k8s.io/yaml"
+
+	"github.com/fairlead/fairlead/kernel/nftable"
 )
 
 // shop is a world of two namespaces on one node.
@@ -139,5 +142,28 @@ func TestUnknownNamespace(t *testing.T) {
 	}
 	if got := w.decide(t, "198.51.100.1", "10.0.0.3", "TCP", 80); got != "allowed" {
 		t.Errorf("another namespace: %s", got)
+	}
+}
+
+// TestDecideErrors checks that Decide reports what it cannot evaluate.
+func TestDecideErrors(t *testing.T) {
+	for rule, want := range map[string]string{
+		"ip saddr":            "it ends early",
+		"ip saddr vmap":       "vmap without a map",
+		"ip saddr vmap x":     "vmap without a map",
+		"ip ttl 5 drop":       `unknown field "ip ttl"`,
+		"ip saddr . drop":     "it ends early",
+		"ip saddr @none drop": "set none does not exist",
+		"ip daddr @odd drop":  `element "x"`,
+		"jump nowhere":        "chain nowhere does not exist",
+		"jump egress":         "too many jumps",
+	} {
+		table := Compile(shop(), "n1")
+		table.Sets["odd"] = &nftable.Set{Type: "ipv4_addr", Interval: true, Elements: map[string]string{"x": ""}}
+		table.Chains["egress"].Rules = []nftable.Rule{{Text: rule}}
+		_, err := Decide(table, Packet{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2"), "TCP", 80})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", rule, err, want)
+		}
 	}
 }
