@@ -1,6 +1,7 @@
 package nftable_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -243,5 +244,25 @@ func TestSyncAcceptsWhatNFTWrote(t *testing.T) {
 	}
 	if found := sync(t, p, want); found != nil {
 		t.Errorf("after the repair: %q", found)
+	}
+}
+
+// TestElements reads sets back from the kernel.
+func TestElements(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	want, p := everything(), open(t)
+	if _, err := p.Elements(want, "pods4"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("without the table: %v", err)
+	}
+	sync(t, p, want)
+	for name, s := range want.Sets {
+		if got, err := p.Elements(want, name); err != nil || !maps.Equal(got, s.Elements) {
+			t.Errorf("%s: %v, %v, want %v", name, got, err, s.Elements)
+		}
+	}
+	kerneltest.Run(t, "nft", "flush chain inet fairlead-policy profile; delete set inet fairlead-policy pairs4")
+	if _, err := p.Elements(want, "pairs4"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("without the set: %v", err)
 	}
 }

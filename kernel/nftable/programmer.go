@@ -95,6 +95,25 @@ func (p *Programmer) Sync(ctx context.Context, want *Table) (found []string, err
 	return found, tableError(want, err)
 }
 
+// Elements returns the elements, values by key, that the kernel has in a set of a desired table. The error is os.ErrNotExist
+// if it has no such set.
+func (p *Programmer) Elements(t *Table, name string) (map[string]string, error) {
+	s, err := encodeSet(t, name, t.Sets[name])
+	if err != nil {
+		return nil, tableError(t, err)
+	}
+	msgs, err := p.conn.Dump(s.List())
+	if err != nil {
+		return nil, tableError(t, fmt.Errorf("list set %s: %w", name, err))
+	}
+	values, _ := s.Parse(msgs)
+	out := make(map[string]string, len(values))
+	for k, v := range values {
+		out[s.KeyText(k)] = v
+	}
+	return out, nil
+}
+
 // repair writes what differs.
 func (p *Programmer) repair(ctx context.Context, desired *state, r *reading) error {
 	if r.replace && r.exists {
