@@ -47,7 +47,7 @@ func addEntry(protocol uint8, src, dst, replySrc string, parent netlink.Buffer) 
 	b.Uint32BE(ctaTimeout, seconds)
 	b.Uint32BE(ctaStatus, confirmed)
 	b = append(b, parent...)
-	return netlink.Request{Type: unix.NFNL_SUBSYS_CTNETLINK<<8 | 0, Flags: unix.NLM_F_CREATE | unix.NLM_F_ACK, Body: b}
+	return netlink.Request{Type: unix.NFNL_SUBSYS_CTNETLINK << 8, Flags: unix.NLM_F_CREATE | unix.NLM_F_ACK, Body: b}
 }
 
 func addEntries(t testing.TB, c *Conntrack, list ...netlink.Request) {

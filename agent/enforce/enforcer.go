@@ -35,22 +35,24 @@ type Options struct {
 
 // Enforcer keeps policy in force.
 type Enforcer struct {
-	o     Options
-	kinds []kind
-	kick  chan struct{}
+	o         Options
+	kinds     []kind
+	kick, cut chan struct{} // for the rules, and for the connections that exist
 
 	reading   sync.Mutex  // of the attachments' files, so that the last one read counts
 	disturbed atomic.Bool // somebody else may have changed the kernel's table
 
-	mu        sync.Mutex
-	compiler  *policy.Compiler
-	missing   map[string]bool          // resources that are not complete yet
-	inForce   bool                     // the kernel's table was up to date once
-	unwritten bool                     // the compiler's world has changes that the kernel does not have
-	waiting   map[chan struct{}]string // closed when policy is in force for a claim, the value
-	failure   error                    // of the last write
-	changed   time.Time                // of the last write that changed something
-	events    []time.Time              // of changes that the kernel does not have yet
+	mu           sync.Mutex
+	compiler     *policy.Compiler
+	decide       *policy.Evaluator        // of the compiler's table; nil after a change
+	missing      map[string]bool          // resources that are not complete yet
+	inForce      bool                     // the kernel's table was up to date once
+	unwritten    bool                     // the compiler's world has changes that the kernel does not have
+	rulesChanged bool                     // after the last request for a pass of the cutter
+	waiting      map[chan struct{}]string // closed when policy is in force for a claim, the value
+	failure      error                    // of the last write
+	changed      time.Time                // of the last write that changed something
+	events       []time.Time              // of changes that the kernel does not have yet
 
 	metrics  *metrics
 	statuses *statuses // nil: it writes none
@@ -69,7 +71,7 @@ func New(o Options) *Enforcer {
 }
 
 func newEnforcer(o Options, kinds []kind) *Enforcer {
-	e := &Enforcer{o: o, kinds: kinds, kick: make(chan struct{}, 1), compiler: policy.New(o.Node), missing: map[string]bool{}, waiting: map[chan struct{}]string{}, metrics: newMetrics()}
+	e := &Enforcer{o: o, kinds: kinds, kick: make(chan struct{}, 1), cut: make(chan struct{}, 1), compiler: policy.New(o.Node), missing: map[string]bool{}, waiting: map[chan struct{}]string{}, metrics: newMetrics()}
 	for _, k := range kinds {
 		e.missing[k.resource+fromAPI] = true
 	}
@@ -84,11 +86,11 @@ const (
 
 // Run keeps policy in force until the context ends. Then it stays in force.
 func (e *Enforcer) Run(ctx context.Context) error {
-	p, err := nftable.Open()
+	s, err := openSockets()
 	if err != nil {
 		return fmt.Errorf("network policy: %w", err)
 	}
-	defer p.Close()
+	defer s.close()
 	e.readAttachments()
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -103,23 +105,31 @@ func (e *Enforcer) Run(ctx context.Context) error {
 		d := &directory{e: e, have: &policy.World{}}
 		all.Go(func() { d.run(ctx) })
 	}
-	if err := e.tryLog(ctx, p); err != nil {
+	if err := e.tryLog(ctx, s.rules); err != nil {
 		return fmt.Errorf("network policy: %w", err)
 	}
 	e.follow(ctx, &all, stop)
 	if e.statuses != nil {
 		all.Go(func() { e.statuses.run(ctx) })
 	}
-	m, err := reconcile.NewTableMonitor()
-	if err != nil {
-		return fmt.Errorf("network policy: %w", err)
-	}
+	return e.program(ctx, s)
+}
+
+// program writes what the compiler says to the kernel until the context ends.
+func (e *Enforcer) program(ctx context.Context, s *sockets) error {
+	var all sync.WaitGroup
+	defer all.Wait()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	c := &cutter{e: e, conntrack: s.conntrack, p: s.cuts, kick: e.cut}
+	c.disturbed.Store(true)
+	all.Go(func() { c.run(ctx) })
 	all.Go(func() {
-		if err := m.Run(ctx, func(list []reconcile.Event) { e.watched(list, p.PortID()) }); ctx.Err() == nil {
+		if err := s.monitor.Run(ctx, func(list []reconcile.Event) { e.watched(list, s, c) }); ctx.Err() == nil {
 			stop(fmt.Errorf("network policy: listen to the kernel: %w", err))
 		}
 	})
-	e.loop(ctx, p)
+	e.loop(ctx, s.rules)
 	return context.Cause(ctx)
 }
 
@@ -145,13 +155,16 @@ func (e *Enforcer) tryLog(ctx context.Context, p *nftable.Programmer) error {
 	return err
 }
 
-// watched requests a complete comparison if somebody else changed the table.
-func (e *Enforcer) watched(list []reconcile.Event, own uint32) {
+// watched requests a complete comparison of a table that somebody else changed.
+func (e *Enforcer) watched(list []reconcile.Event, s *sockets, c *cutter) {
 	for _, ev := range list {
-		if ev.ChangesTable(policy.TableName, own) {
+		if ev.ChangesTable(policy.TableName, s.rules.PortID()) {
 			e.disturbed.Store(true)
-			e.wake()
-			return
+			wake(e.kick)
+		}
+		if ev.ChangesTable(policy.CutTableName, s.cuts.PortID()) {
+			c.disturbed.Store(true)
+			wake(e.cut)
 		}
 	}
 }
@@ -162,16 +175,17 @@ func (e *Enforcer) update(change func(*policy.Compiler)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	change(e.compiler)
-	e.unwritten = true
+	e.decide, e.unwritten = nil, true
 	if e.inForce && e.compiler.Pending() && len(e.events) < maxEvents {
 		e.events = append(e.events, began)
 	}
-	e.wake()
+	wake(e.kick)
 }
 
-func (e *Enforcer) wake() {
+// wake makes a loop go on, once.
+func wake(kick chan<- struct{}) {
 	select {
-	case e.kick <- struct{}{}:
+	case kick <- struct{}{}:
 	default:
 	}
 }
@@ -181,7 +195,7 @@ func (e *Enforcer) synced(resource string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.missing, resource)
-	e.wake()
+	wake(e.kick)
 }
 
 // loop writes changes to the kernel, and compares everything now and then.
@@ -212,7 +226,7 @@ func (e *Enforcer) loop(ctx context.Context, p *nftable.Programmer) {
 		case <-time.After(min(100*time.Millisecond<<min(failures, 10), longRetry)):
 		}
 		failures++
-		e.wake()
+		wake(e.kick)
 	}
 }
 
@@ -224,12 +238,14 @@ func (e *Enforcer) write(ctx context.Context, p *nftable.Programmer) error {
 		return nil
 	}
 	table, changes := e.compiler.Table()
+	e.rulesChanged = e.rulesChanged || !changes.Empty()
 	found, err := p.Apply(ctx, table, changes)
 	if err == nil && e.disturbed.Swap(false) && e.inForce {
 		var more []string
 		more, err = p.Sync(ctx, table)
 		found = append(found, more...)
 	}
+	e.rulesChanged = e.rulesChanged || len(found) > 0
 	again := e.failure != nil
 	if e.failure = err; err != nil {
 		e.metrics.failures.Inc()
@@ -240,6 +256,10 @@ func (e *Enforcer) write(ctx context.Context, p *nftable.Programmer) error {
 	} else if len(found) > 0 && !again { // after a failure, Apply finds its own changes, too
 		e.o.Log.Warn("the kernel's rules of network policy were not as they should be, and are repaired", "found", found)
 		e.metrics.repairs.Inc()
+	}
+	if e.rulesChanged {
+		e.rulesChanged = false
+		wake(e.cut)
 	}
 	e.inForce, e.unwritten = true, false
 	e.written(len(found) > 0 || !changes.Empty())
@@ -285,5 +305,11 @@ func Remove(ctx context.Context) (existed bool, err error) {
 		return false, fmt.Errorf("network policy: %w", err)
 	}
 	defer p.Close()
-	return p.Delete(ctx, policy.TableFamily, policy.TableName)
+	for _, name := range []string{policy.TableName, policy.CutTableName} {
+		existedToo, err := p.Delete(ctx, policy.TableFamily, name)
+		if existed = existed || existedToo; err != nil {
+			return existed, err
+		}
+	}
+	return existed, nil
 }

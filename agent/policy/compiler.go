@@ -65,6 +65,12 @@ func Compile(w *World, node string) *nftable.Table {
 
 func (w *World) compiler(node string) *Compiler {
 	c := New(node)
+	c.Add(w)
+	return c
+}
+
+// Add adds everything in a world.
+func (c *Compiler) Add(w *World) {
 	for name, labels := range w.Namespaces {
 		c.SetNamespace(name, labels)
 	}
@@ -80,7 +86,6 @@ func (w *World) compiler(node string) *Compiler {
 	for _, p := range w.ClusterPolicies {
 		c.SetClusterPolicy(p)
 	}
-	return c
 }
 
 // Table returns the table and what has changed since the last call. The caller must not modify the table, and must not
@@ -93,6 +98,9 @@ func (c *Compiler) Table() (*nftable.Table, nftable.Changes) {
 
 // Pending reports whether something has changed since the last call of Table.
 func (c *Compiler) Pending() bool { return !c.changes.Empty() }
+
+// Evaluator returns an evaluator of the table, until the next change.
+func (c *Compiler) Evaluator() *Evaluator { return NewEvaluator(c.table) }
 
 func (c *Compiler) clearChanges() {
 	c.changes = nftable.Changes{Chains: map[string]bool{}, Sets: map[string]bool{}, Keys: map[string]map[string]bool{}}
