@@ -162,8 +162,9 @@ crash: ## kill every plugin, or fail a call, at each system call in turn; writes
 	go run ./test/vm -kernel 6.12 -write bin/crash -timeout 40m -exec "env FAIRLEAD_COMMIT=$$(grep -o '"Commit":"[^"]*"' bin/crash/results | tail -n 1 | cut -d '"' -f 4) FAIRLEAD_CRASH=$(CURDIR)/bin/crash/results FAIRLEAD_SAMPLE=100 $(CURDIR)/bin/crash/crash.test -test.v -test.timeout 38m -test.run ^TestAllPoints$$"
 	UPDATE=1 FAIRLEAD_CRASH=$(CURDIR)/bin/crash/results go test -count=1 -run '^TestPointsPage$$' ./test/crash
 
-bench-policy: ## time changes of network policy on one node, from the event to the kernel, with up to 75,000 policies and 100,000 pods (needs root)
+bench-policy: ## time changes of network policy on one node, from the event to the kernel, with up to 75,000 policies and 100,000 pods; and what rules add to a packet (needs root)
 	FAIRLEAD_POLICY_SCALE=1 go test -count=1 -v -timeout 20m -run '^TestScale$$' ./agent/policy
+	FAIRLEAD_POLICY_SCALE=1 go test -count=1 -v -timeout 20m -run '^TestPacketCost$$' ./agent/enforce
 
 cyclonus: ## compare the evaluator of policy, and the kernel with the compiled tables, with Cyclonus in its 230 generated cases, each port of each pair of pods, IPv4 and IPv6 (builds Cyclonus once; needs root)
 	FAIRLEAD_CYCLONUS=1 go test -count=1 -v -timeout 20m ./test/cyclonus
