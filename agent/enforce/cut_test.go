@@ -347,7 +347,9 @@ func (f *flow) arrives() {
 // silent checks that nothing arrives any more.
 func (f *flow) silent() {
 	f.t.Helper()
-	for end := time.Now().Add(kerneltest.Slow(10 * time.Second)); f.read(10*time.Millisecond) == nil; { // what arrived before
+	// A slow machine may need as long to begin to read.
+	const gap = 200 * time.Millisecond
+	for end := time.Now().Add(kerneltest.Slow(10 * time.Second)); f.read(gap) == nil; { // what arrived before
 		if time.Now().After(end) {
 			f.t.Fatal("packets arrive without end")
 		}
