@@ -97,13 +97,13 @@ func ParseElements(msgs [][]byte) (out []ElementInfo) {
 
 // ParseSet decodes the name and the type, as ParseSetType reads it, of a set or map.
 func ParseSet(p []byte) (name, typ string) {
-	typ = typesName(netlink.Attr(p, unix.NFTA_SET_KEY_TYPE))
+	typ = typesName(netlink.Attr(p, unix.NFTA_SET_KEY_TYPE), netlink.Attr(p, unix.NFTA_SET_KEY_LEN))
 	switch data := netlink.Attr(p, unix.NFTA_SET_DATA_TYPE); {
 	case len(data) != 4:
 	case netlink.Uint32BE(data) == verdictType:
 		typ += " : verdict"
 	default:
-		typ += " : " + typesName(data)
+		typ += " : " + typesName(data, netlink.Attr(p, unix.NFTA_SET_DATA_LEN))
 	}
 	return netlink.Text(netlink.Attr(p, unix.NFTA_SET_NAME)), typ
 }

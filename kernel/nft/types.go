@@ -21,10 +21,12 @@ type dataType struct {
 	size int    // bytes
 }
 
+const integer = 4 // the number of nft(8) for types without a name
+
 var dataTypes = [...]dataType{
 	{"ipv4_addr", 7, 4}, {"ipv6_addr", 8, 16}, {"ether_addr", 9, 6}, {"ether_type", 10, 2},
 	{"inet_proto", 12, 1}, {"inet_service", 13, 2}, {"mark", 19, 4}, {"ct_dir", 27, 1}, {"icmpv6_type", 29, 1}, {"devgroup", 35, 4}, {"ifname", 41, 16},
-	{connectionID, 4, 4}, {neighbourTarget, 4, 16}, {tunnelVNI, 0, 3}, // no set has tunnelVNI
+	{connectionID, integer, 4}, {neighbourTarget, integer, 16}, {tunnelVNI, 0, 3}, // no set has tunnelVNI
 }
 
 func dataTypeByName(name string) (dataType, error) {
@@ -59,10 +61,14 @@ func (t Types) id() (n uint32) {
 	return n
 }
 
-// typesName is the reverse of id, for the attribute that holds the number.
-func typesName(p []byte) string {
+// typesName is the reverse of id, for the attributes that hold the number and the length. Two types without a name have one
+// number, and differ in their length.
+func typesName(p, length []byte) string {
 	if len(p) != 4 {
 		return ""
+	}
+	if netlink.Uint32BE(p) == integer && netlink.Uint32BE(length) == 4 {
+		return connectionID
 	}
 	var parts []string
 	for n := binary.BigEndian.Uint32(p); n != 0; n >>= 6 {
