@@ -39,13 +39,6 @@ func newMeasured(t *testing.T, host *router.Router) *measured {
 	return m
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // allow lets connections to a port into the pods of the namespace, and no others.
 func (m *measured) allow(port int32) {
 	m.t.Helper()

@@ -101,7 +101,7 @@ func newSender(a, b *cutPod) *sender {
 	return &sender{f.t, f.to, fmt.Sprintf("-I -p udp -s %s -d %s --sport %s --dport 53 -t 600 -u SEEN_REPLY", a.addrs[0], b.addrs[0], port), b.addrs[0]}
 }
 
-const packets = 20_000 // of one measurement
+const packetCount = 20_000 // of one measurement
 
 // known returns the time of a packet of a connection that exists.
 func (s *sender) known() time.Duration {
@@ -115,7 +115,7 @@ func (s *sender) known() time.Duration {
 func (s *sender) first() time.Duration {
 	kerneltest.Run(s.t, "conntrack", "-F")
 	var to []net.Addr
-	for i := range packets {
+	for i := range packetCount {
 		to = append(to, net.UDPAddrFromAddrPort(netip.AddrPortFrom(s.to, uint16(1000+i))))
 	}
 	return s.send(func(i int) net.Addr { return to[i] })
@@ -123,11 +123,11 @@ func (s *sender) first() time.Duration {
 
 func (s *sender) send(to func(i int) net.Addr) time.Duration {
 	began := threadTime(s.t)
-	for i := range packets {
+	for i := range packetCount {
 		_, err := s.c.WriteTo([]byte("x"), to(i))
 		must(s.t, err)
 	}
-	return (threadTime(s.t) - began) / packets
+	return (threadTime(s.t) - began) / packetCount
 }
 
 // threadTime returns the processor time of the test's thread, getrusage(2). Other tests do not count.
