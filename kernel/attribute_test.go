@@ -292,6 +292,12 @@ func linkSituations() []situation {
 			{attrs: "LinkAttrs.Set", do: []string{"in ip link set eth0 allmulticast off"}, want: []string{"allmulticast is off, want on"}},
 			{attrs: "LinkAttrs.Set", do: []string{"in ip link set eth0 txqueuelen 7"}, want: []string{"txqueuelen is 7, want 500"}},
 		}},
+		{name: "bridge with br_netfilter", needs: []string{"br_netfilter"}, objects: func(*testing.T) kernel.Objects {
+			return kernel.Objects{&kernel.Bridge{Name: "br0", MAC: bridgeMAC, Netfilter: true}}
+		}, changes: []change{
+			{attrs: "Bridge.Netfilter", do: []string{"ip link set br0 type bridge nf_call_iptables 0"}, want: []string{"does not send packets between its ports through the host's rules"}},
+			{attrs: "Bridge.Netfilter", do: []string{"ip link set br0 type bridge nf_call_ip6tables 0"}, want: []string{"does not send packets between its ports through the host's rules"}},
+		}},
 		{name: "VLANs", needs: []string{"bridge VLAN filtering"}, objects: func(t *testing.T) kernel.Objects {
 			list := pair(&kernel.PortVLAN{Link: hostEnd, First: 1, Last: 1, Delete: true},
 				&kernel.PortVLAN{Link: hostEnd, First: 7, Last: 7, PVID: true, Untagged: true}, &kernel.PortVLAN{Link: hostEnd, First: 10, Last: 12})(t)

@@ -22,6 +22,7 @@ func features() []feature {
 	parent := "ip link add try0 type veth peer name try1"
 	return []feature{
 		{"a clock of its own", []string{"ls /run/out"}}, // only the virtual machines of test/vm have a clock that ends with them
+		{"br_netfilter", []string{"ls /proc/sys/net/bridge/bridge-nf-call-iptables"}},
 		{"bridge VLAN filtering", []string{"ip link add try0 type bridge vlan_filtering 1"}},
 		{"dummy", []string{"ip link add try0 type dummy"}},
 		{"ipip", []string{"ip link add try0 type ipip local 192.0.2.1 remote any"}},

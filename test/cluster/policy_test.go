@@ -41,6 +41,7 @@ func wantBlocked(t *testing.T, n *lab.Node, container string, to netip.Addr) {
 // containers of one bridge.
 func TestPolicyFiles(t *testing.T) {
 	t.Parallel()
+	kerneltest.Needs(t, "br_netfilter")
 	c := newCluster(t, 1, 1, vxlanNet, "--policy-enabled", "true", "--policy-directory", "/run/policies")
 	n := c.Nodes[0]
 	_, err := n.Run(t.Context(), "mkdir", "/run/policies")
