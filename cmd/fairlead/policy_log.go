@@ -34,7 +34,7 @@ func (a *app) policyLog() *cobra.Command {
 			"were. Only one \"policy log\" can run on a node. It needs root. The names of pods come from the\n" +
 			"cluster or from files. Without both, there are only addresses.",
 		Example: "  fairlead policy log\n  fairlead policy log --pod shop/db --for 1m -o json\n" +
-			"  kubectl exec -n fairlead ds/fairlead -- fairlead policy log --count 10",
+			"  kubectl exec -n fairlead-system ds/fairlead -- fairlead policy log --count 10",
 		Args: want(0, 0),
 	}
 	f.add(c)

@@ -103,8 +103,8 @@ func TestPolicyLog(t *testing.T) {
 	if want := " -> shop/db (10.0.0.2:53) UDP, ingress: no NetworkPolicy allows it: shop/db"; code != 0 || len(lines) == 0 || !strings.Contains(lines[0], "  shop/web (10.0.0.1:") || !strings.HasSuffix(lines[0], want) {
 		t.Errorf("until Ctrl-C: exit code %d, %q, want %q\n%s", code, lines, want, errs)
 	}
-	code, lines, errs = h.log(t, packets, false, "--count", "2")
-	if code != 0 || len(lines) < 2 || len(lines) > 3 || !strings.Contains(lines[1], "[fd00::2]:53 UDP") || strings.Contains(lines[1], "shop/web") || !strings.Contains(errs, "only addresses: there is no kubeconfig") {
+	code, lines, errs = h.log(t, packets[1:2], false, "--count", "2")
+	if text := strings.Join(lines, "\n"); code != 0 || strings.Count(text, " -> [fd00::2]:53 UDP") != 2 || strings.Contains(text, "shop/web") || !strings.Contains(errs, "only addresses: there is no kubeconfig") {
 		t.Errorf("two packets without names: exit code %d, %q\n%s", code, lines, errs)
 	}
 	if code, _, errs = h.log(t, nil, false, "--for", "10ms"); code != 0 {
@@ -147,7 +147,7 @@ func (h *policyHost) checkJSON(t *testing.T, packets []router.Packet) {
 			t.Errorf("line %d: %s", i, line)
 		}
 	}
-	if code != 0 || len(lines) < 20 || more < 20 {
+	if code != 0 || len(lines) < 10 || more < 20 {
 		t.Errorf("exit code %d, %d lines, %d packets were not reported\n%s", code, len(lines), more, errs)
 	}
 }
@@ -210,7 +210,15 @@ func TestPolicyLogErrors(t *testing.T) {
 
 	first := exec.Command("fairlead", "policy", "log")
 	first.Env = h.env
+	out, err := first.StdoutPipe()
+	must(t, err)
 	must(t, first.Start())
+	listens := make(chan bool, 1)
+	go func() { listens <- bufio.NewScanner(out).Scan() }()
+	kerneltest.Until(t, func() bool {
+		h.Send([]router.Packet{udp("10.0.0.1", "10.0.0.2")})
+		return len(listens) > 0
+	})
 	t.Cleanup(func() { _ = first.Process.Kill(); _ = first.Wait() })
 	kerneltest.Eventually(t, func() error {
 		if code, _, errs := h.log(t, nil, false, "--for", "1ms"); code == 1 && strings.Contains(errs, "(fairlead) receives them") {
@@ -228,7 +236,7 @@ func TestPolicyLogErrors(t *testing.T) {
 			}
 		}
 	}
-	_, err := h.Table.Sync(t.Context(), table)
+	_, err = h.Table.Sync(t.Context(), table)
 	must(t, err)
 	refused(1, "the rules on this node report no dropped packets")
 }
