@@ -13,6 +13,7 @@ import (
 	"github.com/fairlead/fairlead/agent/address"
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/enforce/enforcetest"
 	"github.com/fairlead/fairlead/agent/source"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/agent/store/storetest"
@@ -146,6 +147,9 @@ func runPage(t *testing.T, conf string, types []string) {
 	}
 	if slices.Contains(types, "fairlead-ipam") || slices.Contains(types, "whereabouts") {
 		agent(t, m)
+	}
+	if slices.Contains(types, "fairlead-policy") {
+		enforcetest.Start(t, local.Open(filepath.Join(m.Dir, "lib"), filepath.Join(m.Dir, "run")), "policy: all\nfor: '*'\nin: []\n")
 	}
 	env := `CAP_ARGS={"portMappings":[{"hostPort":8080,"containerPort":80}],"ips":["10.10.0.9/24"]}`
 	if slices.Contains(types, "fairlead-ipam") {
