@@ -109,11 +109,14 @@ func (c *Conn) PortID() uint32 {
 // FD returns the file descriptor.
 func (c *Conn) FD() int { return c.fd }
 
-// Close closes the socket. Closing a nil connection does nothing.
+// Close closes the socket. Closing a nil connection does nothing, and neither does closing one again: its file descriptor
+// may be another file's by then.
 func (c *Conn) Close() {
-	if c != nil {
-		_ = unix.Close(c.fd)
+	if c == nil || c.fd < 0 {
+		return
 	}
+	_ = unix.Close(c.fd)
+	c.fd = -1
 }
 
 // Do sends all requests in one write and returns the response to each. The kernel handles them in order and continues

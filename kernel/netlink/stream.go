@@ -38,7 +38,9 @@ func (c *Conn) Stream(size int, groups ...int) (*Stream, error) {
 		c.Close()
 		return nil, fmt.Errorf("listen to netlink: %w", err)
 	}
-	return &Stream{os.NewFile(uintptr(c.fd), "netlink"), make([]byte, 64<<10)}, nil
+	s := &Stream{os.NewFile(uintptr(c.fd), "netlink"), make([]byte, 64<<10)}
+	c.fd = -1 // the file closes it
+	return s, nil
 }
 
 // Close closes the stream and ends Receive.
