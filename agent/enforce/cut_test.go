@@ -1,7 +1,6 @@
 package enforce
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -26,26 +25,9 @@ import (
 type cutNode struct {
 	t     *testing.T
 	e     *Enforcer
-	log   *syncBuffer
+	log   *kerneltest.Output
 	stop  func()
 	world []func(*policy.Compiler) // all changes so far
-}
-
-type syncBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }
 
 func newCutNode(t *testing.T) *cutNode {
@@ -57,7 +39,7 @@ func newCutNode(t *testing.T) *cutNode {
 	if loose := kerneltest.Run(t, "sysctl", "-n", "net.netfilter.nf_conntrack_tcp_loose"); loose != "1\n" {
 		t.Fatalf("nf_conntrack_tcp_loose is %s", loose)
 	}
-	n := &cutNode{t: t, log: &syncBuffer{}}
+	n := &cutNode{t: t, log: &kerneltest.Output{}}
 	n.change(func(c *policy.Compiler) { c.SetNamespace("x", nil) })
 	n.start()
 	return n
@@ -360,19 +342,19 @@ func (f *flow) silent() {
 }
 
 // ping sends echo requests without pause.
-func (p *cutPod) ping(to netip.Addr) *syncBuffer {
+func (p *cutPod) ping(to netip.Addr) *kerneltest.Output {
 	t := p.n.t
 	t.Helper()
-	out := &syncBuffer{}
+	out := &kerneltest.Output{}
 	cmd := exec.Command("nsenter", "--net="+p.netns, "ping", "-n", "-i", "0.01", to.String())
 	cmd.Stdout, cmd.Stderr = out, out
 	must(t, cmd.Start())
 	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
-	kerneltest.Until(t, func() bool { return out.replies() > 1 })
+	kerneltest.Until(t, func() bool { return replies(out) > 1 })
 	return out
 }
 
-func (b *syncBuffer) replies() int { return strings.Count(b.String(), "bytes from") }
+func replies(o *kerneltest.Output) int { return strings.Count(o.String(), "bytes from") }
 
 // TestCutUDP cuts conversations of UDP in which one end sends without pause, and pings.
 func TestCutUDP(t *testing.T) {
@@ -384,18 +366,18 @@ func TestCutUDP(t *testing.T) {
 		cut = append(cut, converse(a, b, netip.AddrPortFrom(b.addrs[family], port), true), converse(a, b, netip.AddrPortFrom(b.addrs[family], port+10), false))
 		rest = append(rest, converse(b, a, netip.AddrPortFrom(a.addrs[family], port), true), converse(b, a, netip.AddrPortFrom(a.addrs[family], port+10), false))
 	}
-	pings := []*syncBuffer{a.ping(b.addrs[0]), a.ping(b.addrs[1])}
+	pings := []*kerneltest.Output{a.ping(b.addrs[0]), a.ping(b.addrs[1])}
 	n.policy("closed", noIngress)
 	n.cuts(len(cut) + len(pings))
 	for _, f := range cut {
 		f.silent()
 	}
-	before := []int{pings[0].replies(), pings[1].replies()}
+	before := []int{replies(pings[0]), replies(pings[1])}
 	for _, f := range rest {
 		f.arrives()
 	}
 	for i, p := range pings {
-		if more := p.replies() - before[i]; more > 0 {
+		if more := replies(p) - before[i]; more > 0 {
 			t.Errorf("%d more replies to pings", more)
 		}
 	}
@@ -408,6 +390,6 @@ func TestCutUDP(t *testing.T) {
 		f.arrives()
 	}
 	for i, p := range pings {
-		kerneltest.Until(t, func() bool { return p.replies() > before[i] })
+		kerneltest.Until(t, func() bool { return replies(p) > before[i] })
 	}
 }

@@ -1,7 +1,6 @@
 package enforce_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,26 +31,8 @@ type node struct {
 	agent *rest.Config // with the permissions of an agent
 	t     *testing.T
 	netns string
-	log   *lines
+	log   *kerneltest.Output
 	stop  func()
-}
-
-// lines is a log that a test reads while the enforcer writes it.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 // start runs an enforcer in the node's namespace.
@@ -59,7 +40,7 @@ func (n *node) start() {
 	n.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	n.log = &lines{}
+	n.log = &kerneltest.Output{}
 	e := enforce.New(enforce.Options{Config: n.agent, Node: "n1", Log: slog.New(slog.NewTextHandler(n.log, nil))})
 	go func() { ended <- kerneltest.Inside(n.netns, func() error { return e.Run(ctx) }) }()
 	n.stop = sync.OnceFunc(func() {

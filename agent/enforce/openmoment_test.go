@@ -27,7 +27,7 @@ import (
 // childEnforcer is the environment variable that makes the test's program an enforcer: a child as JSON.
 const childEnforcer = "ENFORCE_TEST_CHILD"
 
-// child is what a process needs to enforce policy in a network namespace.
+// child is the input of a process that enforces policy in a network namespace.
 type child struct{ Netns, API, Token string }
 
 func TestMain(m *testing.M) {
@@ -58,7 +58,7 @@ func (c child) start(t *testing.T) *process {
 	t.Helper()
 	text, err := json.Marshal(c)
 	must(t, err)
-	p := &process{cmd: exec.Command(os.Args[0]), log: &syncBuffer{}}
+	p := &process{cmd: exec.Command(os.Args[0]), log: &kerneltest.Output{}}
 	p.cmd.Env = append(os.Environ(), childEnforcer+"="+string(text))
 	p.cmd.Stderr = p.log
 	started := make(chan error)
@@ -71,7 +71,7 @@ func (c child) start(t *testing.T) *process {
 // process is an enforcer in a process of its own.
 type process struct {
 	cmd *exec.Cmd
-	log *syncBuffer
+	log *kerneltest.Output
 }
 
 func (p *process) kill() { _, _ = p.cmd.Process.Kill(), p.cmd.Wait() }

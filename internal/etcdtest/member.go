@@ -1,14 +1,12 @@
 package etcdtest
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -25,7 +23,7 @@ type Member struct {
 	flags        []string
 
 	cmd    *exec.Cmd
-	output *output
+	output *kerneltest.Output
 	exited chan struct{}
 }
 
@@ -54,7 +52,7 @@ func (m *Member) start() {
 	if m.netns != "" {
 		args = append([]string{"nsenter", "--net=" + m.netns}, args...)
 	}
-	m.output, m.exited = &output{}, make(chan struct{})
+	m.output, m.exited = &kerneltest.Output{}, make(chan struct{})
 	m.cmd = exec.Command(args[0], args[1:]...)
 	m.cmd.Stdout, m.cmd.Stderr = m.output, m.output
 	m.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -81,15 +79,15 @@ func (m *Member) run(err chan<- error) {
 func (m *Member) Wait() {
 	m.c.t.Helper()
 	kerneltest.Within(m.c.t, started, func() error {
-		if m.output.has("ready to serve client requests") {
+		if strings.Contains(m.output.String(), "ready to serve client requests") {
 			return nil
 		}
 		select {
 		case <-m.exited:
-			m.c.t.Fatalf("etcd %s ended:\n%s", m.Name, m.output.text())
+			m.c.t.Fatalf("etcd %s ended:\n%s", m.Name, m.output)
 		default:
 		}
-		return fmt.Errorf("etcd %s does not serve:\n%s", m.Name, m.output.text())
+		return fmt.Errorf("etcd %s does not serve:\n%s", m.Name, m.output)
 	})
 }
 
@@ -137,23 +135,3 @@ func (m *Member) Replace() {
 	must(m.c.t, os.RemoveAll(m.dir))
 	m.flags = append(m.flags, "--initial-cluster-token", "another")
 }
-
-// output collects a process's output.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) text() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
-}
-
-func (o *output) has(words string) bool { return strings.Contains(o.text(), words) }
