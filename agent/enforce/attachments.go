@@ -112,11 +112,10 @@ func (e *Enforcer) readAttachments() {
 // lookEvery is the interval between looks at the attachments' files, for changes of which no plugin could tell the agent.
 const lookEvery = time.Second
 
-// followAttachments reads the attachments' files when they have changed, until the context ends.
-func (e *Enforcer) followAttachments(ctx context.Context) {
+// followAttachments reads the attachments' files when they have changed since they had a stamp, until the context ends.
+func (e *Enforcer) followAttachments(ctx context.Context, last string) {
 	t := time.NewTicker(lookEvery)
 	defer t.Stop()
-	last := ""
 	for {
 		stamp, changed := e.o.Attachments.EndpointStamp()
 		if stamp != last {

@@ -91,6 +91,7 @@ func (e *Enforcer) Run(ctx context.Context) error {
 		return fmt.Errorf("network policy: %w", err)
 	}
 	defer s.close()
+	stamp, _ := e.o.Attachments.EndpointStamp()
 	e.readAttachments()
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -100,7 +101,7 @@ func (e *Enforcer) Run(ctx context.Context) error {
 		return fmt.Errorf("network policy: %w", err)
 	}
 	defer e.metrics.end()
-	all.Go(func() { e.followAttachments(ctx) })
+	all.Go(func() { e.followAttachments(ctx, stamp) })
 	if e.o.Config == nil {
 		d := &directory{e: e, have: &policy.World{}}
 		all.Go(func() { d.run(ctx) })

@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -27,6 +28,9 @@ func (c *Claim) isFor(e *Endpoint) bool {
 // SetClaim adds the claim of an attachment, or changes it.
 func (c *Compiler) SetClaim(id string, now *Claim) {
 	old := c.claims[id]
+	if old != nil && reflect.DeepEqual(old, now) {
+		return
+	}
 	c.claims[id] = now
 	c.claimChanged(id, old, now)
 }
