@@ -16,9 +16,9 @@ import (
 // cutter cuts connections that exist and that policy forbids. Rules accept the packets of connections that exist, so a
 // table of its own drops those of some.
 //
-// What is cut is a function of the rules, of the kernel's connection tracking entries, and of what the kernel's table has. So
-// a new process needs to know nothing else of its predecessor, and until it has written the table, what was cut stays cut. No
-// entry is deleted: without it, the next packet of either end would begin a new connection.
+// The rules, the kernel's connection tracking entries and the kernel's table decide which connections are cut. So a new
+// process needs nothing else from its predecessor. Until it has written the table, the cut connections stay cut. No entry is
+// deleted: without it, the next packet of either end would begin a new connection.
 type cutter struct {
 	e         *Enforcer
 	conntrack *kernel.Conntrack

@@ -18,7 +18,7 @@ import (
 	"github.com/fairlead/fairlead/agent/policy/manifest"
 )
 
-// policyFiles is what an ADD waits for until the directory was read.
+// policyFiles names the directory's files in errors of an ADD that waits for them.
 const policyFiles = "policy files"
 
 // directoryEvery is the interval between looks at the directory.

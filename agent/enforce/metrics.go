@@ -16,7 +16,7 @@ const (
 	maxEvents   = 10000       // whose times are kept until they reach the kernel
 )
 
-// metrics are what an Enforcer has done.
+// metrics counts the work of an Enforcer.
 type metrics struct {
 	failures, repairs prometheus.Counter
 	delay             prometheus.Histogram

@@ -42,7 +42,7 @@ func (c *Compiler) WithoutLog() {
 	}
 }
 
-// RuleThatLogs is a rule with what the kernel needs to report dropped packets.
+// RuleThatLogs returns a rule that uses every kernel feature by which dropped packets are reported.
 func RuleThatLogs() string { return "limit rate over 1/second burst 1 packets " + logTo("x") + " drop" }
 
 func logTo(prefix string) string {

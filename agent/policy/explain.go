@@ -61,7 +61,7 @@ func (p Packet) end(d direction) netip.Addr {
 	return p.Dst
 }
 
-// decided is what a node's rules decide in one direction.
+// decided is the decision of a node's rules in one direction.
 type decided struct {
 	allowed bool
 	rule    string // comment of the rule that decided

@@ -12,7 +12,7 @@ import (
 type KernelExplanation struct {
 	Explanation
 	Local   bool     `json:"local"`             // an end is a pod of the node. If not, its rules decide nothing
-	Differs []string `json:"differs,omitempty"` // from what the policies say
+	Differs []string `json:"differs,omitempty"` // differences from the decision of the policies
 }
 
 // Kernel is a node with the rules that its kernel has.

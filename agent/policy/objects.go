@@ -118,7 +118,7 @@ func problemOf(document string) string {
 		PolicyProblem string `json:"policyProblem"`
 	}
 	if document == "" || json.Unmarshal([]byte(document), &doc) != nil {
-		return "" // of no agent, or not of ours
+		return "" // the Node has no annotation of an agent, or an invalid one
 	}
 	const longest = 300 // bytes: it comes from another machine
 	return strings.ToValidUTF8(doc.PolicyProblem[:min(len(doc.PolicyProblem), longest)], "")

@@ -19,7 +19,7 @@ type parsedRule struct {
 	verdict verdict
 }
 
-// verdict is what a rule does: accept, drop, jump or goto a chain, or nothing.
+// verdict is the action of a rule: accept, drop, jump or goto a chain, or nothing.
 type verdict struct{ verb, target string }
 
 func parseVerdict(text string) verdict {

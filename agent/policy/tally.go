@@ -14,7 +14,7 @@ type Tally struct {
 	limit int
 }
 
-// Series is what a sum is about. Namespace and name are those of the policy. A drop because no NetworkPolicy allows a
+// Series identifies a sum. Namespace and name are those of the policy. A drop because no NetworkPolicy allows a
 // packet has no name, and the namespace of the pod. A drop because the pod's namespace is not known has neither.
 type Series struct {
 	Kind, Namespace, Name string

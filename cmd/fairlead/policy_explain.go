@@ -76,7 +76,7 @@ func (a *app) explainPolicy(ctx context.Context, f *explainFlags, args []string)
 	return explainError(out, f.kernelOnly)
 }
 
-// explainError returns the error for what was explained.
+// explainError returns the error with which the command ends.
 func explainError(out []explained, kernelOnly bool) error {
 	dropped, local, differs := false, false, false
 	for _, e := range out {

@@ -109,8 +109,8 @@ func (c *Conn) PortID() uint32 {
 // FD returns the file descriptor.
 func (c *Conn) FD() int { return c.fd }
 
-// Close closes the socket. Closing a nil connection does nothing, and neither does closing one again: its file descriptor
-// may be another file's by then.
+// Close closes the socket. Closing a nil connection does nothing, and neither does closing one again: by then
+// another file may have its file descriptor.
 func (c *Conn) Close() {
 	if c == nil || c.fd < 0 {
 		return

@@ -33,7 +33,7 @@ type Rule struct {
 	Counter *Counter // nil: the rule has none
 }
 
-// Counter is what a rule has counted.
+// Counter has the packets and bytes that a rule has counted.
 type Counter struct{ Packets, Bytes uint64 }
 
 // Step is one expression of a rule: a comparison or a verdict.

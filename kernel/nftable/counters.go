@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/nft"
 )
 
-// Counter is what a rule with "counter" has counted.
+// Counter has the count of a rule with "counter".
 type Counter struct {
 	Chain, Comment string
 	Handle         uint64 // of the rule; the kernel gives it to no other rule of the table

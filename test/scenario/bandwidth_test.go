@@ -20,7 +20,7 @@ const (
 	measureTime = 2 * time.Second
 )
 
-// overload is how much more is sent than the limit. The sender needs little of a processor, because other tests use it, too.
+// overload is the sent rate as a multiple of the limit. The sender needs little of a processor, because other tests use it, too.
 const overload = 1.8
 
 // TestBandwidthAccuracy sends datagrams at more than the rate, in both directions at once. The received rate, counted in
