@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -22,9 +21,8 @@ type Member struct {
 	dir          string
 	flags        []string
 
-	cmd    *exec.Cmd
+	cmd    *kerneltest.Child
 	output *kerneltest.Output
-	exited chan struct{}
 }
 
 // started limits how long a member may take to start.
@@ -52,27 +50,14 @@ func (m *Member) start() {
 	if m.netns != "" {
 		args = append([]string{"nsenter", "--net=" + m.netns}, args...)
 	}
-	m.output, m.exited = &kerneltest.Output{}, make(chan struct{})
-	m.cmd = exec.Command(args[0], args[1:]...)
-	m.cmd.Stdout, m.cmd.Stderr = m.output, m.output
-	m.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	err := make(chan error)
-	go m.run(err)
-	if err := <-err; err != nil {
+	m.output = &kerneltest.Output{}
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stdout, cmd.Stderr = m.output, m.output
+	var err error
+	if m.cmd, err = kerneltest.StartChild(cmd); err != nil {
 		m.c.t.Fatalf("start etcd (Debian's etcd-server has it): %v", err)
 	}
 	m.c.t.Cleanup(m.Kill)
-}
-
-// run starts the process and waits for its end. The kernel's parent-death signal depends on the thread that started it.
-func (m *Member) run(err chan<- error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	defer close(m.exited)
-	err <- m.cmd.Start()
-	if m.cmd.Process != nil {
-		_ = m.cmd.Wait()
-	}
 }
 
 // Wait waits until the member serves requests.
@@ -83,7 +68,7 @@ func (m *Member) Wait() {
 			return nil
 		}
 		select {
-		case <-m.exited:
+		case <-m.cmd.Exited:
 			m.c.t.Fatalf("etcd %s ended:\n%s", m.Name, m.output)
 		default:
 		}
@@ -94,8 +79,7 @@ func (m *Member) Wait() {
 // Kill kills the process. It does nothing if the process has ended.
 func (m *Member) Kill() {
 	_ = m.cmd.Process.Signal(syscall.SIGCONT)
-	_ = m.cmd.Process.Kill()
-	<-m.exited
+	m.cmd.Kill()
 }
 
 // Pause stops the process. Its connections stay open, but nothing answers.

@@ -6,7 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // Kubeconfig writes a kubeconfig of an administrator and returns its path. Its context is "test".
@@ -35,13 +36,13 @@ func (s *Server) Controllers(names ...string) {
 	defer log.Close()
 	cmd := exec.Command(Program(s.t, "cmd/kube-controller-manager"), "--kubeconfig="+kubeconfig, "--leader-elect=false", "--secure-port=0",
 		"--controllers="+strings.Join(names, ","))
-	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = log, log, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	cmd.Stdout, cmd.Stderr = log, log
+	child, err := kerneltest.StartChild(cmd)
+	if err != nil {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
+		child.Kill()
 		if s.t.Failed() {
 			raw, _ := os.ReadFile(file)
 			s.t.Logf("the end of the log of kube-controller-manager:\n%s", raw[max(0, len(raw)-4000):])

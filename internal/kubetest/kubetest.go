@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -43,7 +42,7 @@ type Server struct {
 	t      testing.TB
 	argv   []string
 	log    string
-	cmd    *exec.Cmd
+	cmd    *kerneltest.Child
 }
 
 // Program builds a program of Kubernetes, such as "cmd/kubelet", and returns its path.
@@ -103,8 +102,7 @@ func (s *Server) Stop() {
 	if s.cmd == nil {
 		return
 	}
-	_ = s.cmd.Process.Kill()
-	_ = s.cmd.Wait()
+	s.cmd.Kill()
 	s.cmd = nil
 }
 
@@ -117,9 +115,10 @@ func (s *Server) Restart() {
 		s.t.Fatal(err)
 	}
 	defer log.Close()
-	s.cmd = exec.Command(s.argv[0], s.argv[1:]...)
-	s.cmd.Stdout, s.cmd.Stderr, s.cmd.SysProcAttr = log, log, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := s.cmd.Start(); err != nil {
+	cmd := exec.Command(s.argv[0], s.argv[1:]...)
+	cmd.Stdout, cmd.Stderr = log, log
+	if s.cmd, err = kerneltest.StartChild(cmd); err != nil {
+		s.cmd = nil
 		s.t.Fatal(err)
 	}
 	ready := false
