@@ -41,6 +41,9 @@ func (e *Enforcer) attachment(ctx context.Context, k podstate.Key) error {
 	return e.wait(ctx, claimID(k))
 }
 
+// attachmentFiles is part of what an ADD waits for.
+const attachmentFiles = "attachments of this node"
+
 // claimID returns the ID of an attachment's claim. keyOf is the inverse.
 func claimID(k podstate.Key) string { return k.ContainerID + "/" + k.IfName }
 
@@ -66,6 +69,9 @@ func (e *Enforcer) readAttachment(k podstate.Key) (known bool, err error) {
 		known = false // no pod of Kubernetes has a policy for it
 	}
 	e.update(func(c *policy.Compiler) {
+		if !e.active {
+			return // followAttachments reads it when there is a policy
+		}
 		if !known {
 			e.forget(c, claimID(k))
 			return
@@ -112,8 +118,14 @@ func (e *Enforcer) readAttachments() {
 // lookEvery is the interval between looks at the attachments' files, for changes of which no plugin could tell the agent.
 const lookEvery = time.Second
 
-// followAttachments reads the attachments' files when they have changed since they had a stamp, until the context ends.
-func (e *Enforcer) followAttachments(ctx context.Context, last string) {
+// followAttachments reads the attachments' files when there is a policy, and whenever they change, until the context ends.
+func (e *Enforcer) followAttachments(ctx context.Context) {
+	if !e.waitNeeded(ctx) {
+		return
+	}
+	last, _ := e.o.Attachments.EndpointStamp()
+	e.readAttachments()
+	e.synced(attachmentFiles)
 	t := time.NewTicker(lookEvery)
 	defer t.Stop()
 	for {
@@ -162,7 +174,7 @@ func (e *Enforcer) missingFor(id string) string {
 	for resource := range e.missing {
 		return "the " + resource
 	}
-	if waiting := e.compiler.Waiting(id); waiting != "" {
+	if waiting := e.compiler.Waiting(id); e.active && waiting != "" {
 		return waiting
 	}
 	if !e.inForce || e.unwritten {

@@ -42,8 +42,30 @@ func newHost(t *testing.T) *host {
 	return &host{t: t, netns: kerneltest.Netns(t), dirs: local.Open(lib, run)}
 }
 
-// start starts an agent that knows the pods of a namespace.
+// start starts an agent that knows the pods of a namespace, and a policy.
 func (h *host) start(pods ...*policy.Endpoint) {
+	h.t.Helper()
+	h.run()
+	h.e.update(func(c *policy.Compiler) { c.SetNamespace("shop", nil) })
+	for _, p := range pods {
+		h.pod(p)
+	}
+	h.e.update(func(c *policy.Compiler) { c.SetNetworkPolicy(isolateAll(h.t)) })
+	h.synced(true)
+	h.synced(false)
+}
+
+// synced notes that all policies are known, or all other objects.
+func (h *host) synced(policies bool) {
+	for _, k := range kinds() {
+		if k.isPolicy == policies {
+			h.e.synced(k.resource + fromAPI)
+		}
+	}
+}
+
+// run starts an agent that has not received anything from the API.
+func (h *host) run() {
 	h.t.Helper()
 	h.e = New(Options{Config: &rest.Config{}, Node: "n1", Attachments: podstate.Open(h.dirs), Log: slog.New(slog.DiscardHandler)})
 	l, err := address.Listen(h.dirs.Socket())
@@ -60,7 +82,12 @@ func (h *host) start(pods ...*policy.Endpoint) {
 				return err
 			}
 			defer p.Close()
-			h.e.readAttachments()
+			go func() {
+				if h.e.waitNeeded(ctx) {
+					h.e.readAttachments()
+					h.e.synced(attachmentFiles)
+				}
+			}()
 			h.e.loop(ctx, p)
 			return nil
 		})
@@ -74,14 +101,6 @@ func (h *host) start(pods ...*policy.Endpoint) {
 		h.stop = func() {}
 	}
 	h.t.Cleanup(func() { h.stop() })
-	h.e.update(func(c *policy.Compiler) { c.SetNamespace("shop", nil) })
-	for _, p := range pods {
-		h.pod(p)
-	}
-	h.e.update(func(c *policy.Compiler) { c.SetNetworkPolicy(isolateAll(h.t)) })
-	for _, k := range kinds() {
-		h.e.synced(k.resource + fromAPI)
-	}
 }
 
 func (h *host) pod(p *policy.Endpoint) {
@@ -190,6 +209,32 @@ func TestAddWaits(t *testing.T) {
 		t.Error("ADD of a pod that does not exist succeeds")
 	}
 	h.becomes("10.0.0.3", "")
+}
+
+// TestFirstPolicy checks that ADD waits for no pod while there is no policy, and that the first policy applies to pods that
+// exist by then.
+func TestFirstPolicy(t *testing.T) {
+	h := newHost(t)
+	h.run()
+	h.synced(true)
+	h.must("ADD", "web", "u1", "10.0.0.1")
+	h.must("ADD", "db", "u2", "10.0.0.2")
+	h.is("10.0.0.1", "")
+	h.e.update(func(c *policy.Compiler) { c.SetNetworkPolicy(isolateAll(t)) })
+	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := h.call(short, "ADD", "late", "u3", "10.0.0.3"); err == nil {
+		t.Error("ADD does not wait for the first policy")
+	}
+	h.is("10.0.0.1", "") // the agent has not received the pods
+	h.e.update(func(c *policy.Compiler) { c.SetNamespace("shop", nil) })
+	h.pod(pod("web", "u1"))
+	h.synced(false)
+	h.becomes("10.0.0.1", "ingress")
+	h.is("10.0.0.2", "closed") // the API does not have its pod
+	h.e.update(func(c *policy.Compiler) { c.DeletePolicy(policy.NetworkPolicyID("shop", isolateAll(t).Name)) })
+	h.becomes("10.0.0.1", "")
+	h.must("ADD", "web", "u1", "10.0.0.1")
 }
 
 // TestAddressesAtRestart checks that an agent knows the addresses of containers that were added before it started, and

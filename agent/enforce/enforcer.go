@@ -42,7 +42,10 @@ type Enforcer struct {
 	reading   sync.Mutex  // of the attachments' files, so that the last one read counts
 	disturbed atomic.Bool // somebody else may have changed the kernel's table
 
+	needed chan struct{} // closed when there is a policy: the rest of the world matters from then on
+
 	mu           sync.Mutex
+	active       bool // needed is closed
 	compiler     *policy.Compiler
 	decide       *policy.Evaluator        // of the compiler's table; nil after a change
 	missing      map[string]bool          // resources that are not complete yet
@@ -63,19 +66,38 @@ func New(o Options) *Enforcer {
 	if o.Config == nil {
 		e := newEnforcer(o, nil)
 		e.missing[policyFiles] = true
+		e.activate()
 		return e
 	}
 	e := newEnforcer(o, kinds())
+	for _, k := range e.kinds {
+		if k.isPolicy {
+			e.missing[k.resource+fromAPI] = true
+		}
+	}
 	e.statuses = &statuses{e: e, nodes: map[string]string{}, policies: map[string]clusterPolicy{}}
 	return e
 }
 
 func newEnforcer(o Options, kinds []kind) *Enforcer {
-	e := &Enforcer{o: o, kinds: kinds, kick: make(chan struct{}, 1), cut: make(chan struct{}, 1), compiler: policy.New(o.Node), missing: map[string]bool{}, waiting: map[chan struct{}]string{}, metrics: newMetrics()}
-	for _, k := range kinds {
-		e.missing[k.resource+fromAPI] = true
-	}
+	e := &Enforcer{o: o, kinds: kinds, kick: make(chan struct{}, 1), cut: make(chan struct{}, 1), needed: make(chan struct{}), compiler: policy.New(o.Node), missing: map[string]bool{}, waiting: map[chan struct{}]string{}, metrics: newMetrics()}
 	return e
+}
+
+// activate begins to follow what policies depend on. Until there is a policy, all is open, and an agent follows nothing but
+// policies. Nothing changes in the kernel before the rest is complete.
+func (e *Enforcer) activate() {
+	if e.active {
+		return
+	}
+	e.active = true
+	e.missing[attachmentFiles] = true
+	for _, k := range e.kinds {
+		if !k.isPolicy {
+			e.missing[k.resource+fromAPI] = true
+		}
+	}
+	close(e.needed)
 }
 
 const (
@@ -91,8 +113,6 @@ func (e *Enforcer) Run(ctx context.Context) error {
 		return fmt.Errorf("network policy: %w", err)
 	}
 	defer s.close()
-	stamp, _ := e.o.Attachments.EndpointStamp()
-	e.readAttachments()
 	var all sync.WaitGroup
 	defer all.Wait()
 	ctx, stop := context.WithCancelCause(ctx)
@@ -101,7 +121,7 @@ func (e *Enforcer) Run(ctx context.Context) error {
 		return fmt.Errorf("network policy: %w", err)
 	}
 	defer e.metrics.end()
-	all.Go(func() { e.followAttachments(ctx, stamp) })
+	all.Go(func() { e.followAttachments(ctx) })
 	if e.o.Config == nil {
 		d := &directory{e: e, have: &policy.World{}}
 		all.Go(func() { d.run(ctx) })
@@ -139,10 +159,23 @@ func (e *Enforcer) follow(ctx context.Context, all *sync.WaitGroup, failed func(
 	for _, k := range e.kinds {
 		f := &follower{kind: k, e: e, names: map[string]bool{}}
 		all.Go(func() {
+			if !k.isPolicy && !e.waitNeeded(ctx) {
+				return
+			}
 			if err := f.run(ctx, e.o.Config); err != nil {
 				failed(err)
 			}
 		})
+	}
+}
+
+// waitNeeded waits until there is a policy. It returns false if the context ends before.
+func (e *Enforcer) waitNeeded(ctx context.Context) bool {
+	select {
+	case <-e.needed:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
@@ -176,6 +209,9 @@ func (e *Enforcer) update(change func(*policy.Compiler)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	change(e.compiler)
+	if e.compiler.HasPolicies() {
+		e.activate()
+	}
 	e.decide, e.unwritten = nil, true
 	if e.inForce && e.compiler.Pending() && len(e.events) < maxEvents {
 		e.events = append(e.events, began)

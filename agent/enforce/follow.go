@@ -37,6 +37,7 @@ type kind struct {
 	resource string
 	example  object
 	group    schema.GroupVersion
+	isPolicy bool // objects of other types matter once there is a policy
 	optional bool // its type may not exist in the cluster
 
 	// The compiler forgets a changed object that is ignored.
@@ -75,7 +76,7 @@ func kinds() []kind {
 			forget: func(c *policy.Compiler, namespace, name string) { c.DeleteEndpoint(namespace, name) },
 		},
 		{
-			resource: "networkpolicies", example: &networkingv1.NetworkPolicy{}, group: networkingv1.SchemeGroupVersion,
+			resource: "networkpolicies", example: &networkingv1.NetworkPolicy{}, group: networkingv1.SchemeGroupVersion, isPolicy: true,
 			set: func(c *policy.Compiler, o object) bool {
 				c.SetNetworkPolicy(o.(*networkingv1.NetworkPolicy))
 				return false
@@ -85,7 +86,7 @@ func kinds() []kind {
 			},
 		},
 		{
-			resource: "clusternetworkpolicies", example: &v1alpha2.ClusterNetworkPolicy{}, group: clusterPolicyVersion, optional: true,
+			resource: "clusternetworkpolicies", example: &v1alpha2.ClusterNetworkPolicy{}, group: clusterPolicyVersion, isPolicy: true, optional: true,
 			set: func(c *policy.Compiler, o object) bool {
 				c.SetClusterPolicy(o.(*v1alpha2.ClusterNetworkPolicy))
 				return false

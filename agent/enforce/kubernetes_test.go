@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -127,6 +128,10 @@ const (
 	clusterPolicies = "/apis/policy.networking.k8s.io/v1alpha2/clusternetworkpolicies"
 )
 
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
 // TestKubernetes follows a real API server: objects come and go, the API is away, others change the table.
 func TestKubernetes(t *testing.T) {
 	kerneltest.OptIn(t, "FAIRLEAD_KUBERNETES")
@@ -138,11 +143,26 @@ func TestKubernetes(t *testing.T) {
 	n.create("/api/v1/namespaces/shop/serviceaccounts", `{apiVersion: v1, kind: ServiceAccount, metadata: {name: default}}`)
 	n.pod("db", "n1", "db", "10.0.0.1")
 	n.pod("web", "n2", "web", "10.0.1.1")
+
+	// Without a policy, the agent follows only policies.
+	requests := &kerneltest.Output{}
+	n.agent.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			fmt.Fprintln(requests, r.URL.Path)
+			return next.RoundTrip(r)
+		})
+	})
+	n.start()
+	n.has("table inet", true)
+	time.Sleep(time.Second)
+	if have := requests.String(); !strings.Contains(have, "/networkpolicies") || strings.Contains(have, "/api/v1/") {
+		t.Errorf("requests without a policy:\n%s", have)
+	}
 	n.create(networkPolicies, `{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: db}, spec: {podSelector: {matchLabels: {app: db}}, ingress: [{from: [{podSelector: {matchLabels: {app: web}}}]}]}}`)
+	n.has("elements = { 10.0.0.1 : goto ingress-", true)
 
 	ctx, stop := context.WithCancel(t.Context())
 	names := enforce.FollowNames(ctx, enforce.Options{Config: n.agent, Log: slog.New(slog.DiscardHandler)})
-	n.start()
 	n.has("elements = { 10.0.1.1 }", true)
 	named(t, names, "10.0.1.1", "shop/web", "")
 	named(t, names, "192.0.2.2", "", "n2")

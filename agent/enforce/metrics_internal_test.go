@@ -28,6 +28,8 @@ type measured struct {
 
 func newMeasured(t *testing.T, host *router.Router) *measured {
 	m := &measured{t, newEnforcer(Options{Node: "n1", Log: slog.New(slog.DiscardHandler)}, nil), host}
+	m.e.activate()
+	m.e.synced(attachmentFiles)
 	must(t, m.e.metrics.begin())
 	t.Cleanup(m.e.metrics.end)
 	m.e.update(func(c *policy.Compiler) {
@@ -167,9 +169,9 @@ func TestProblem(t *testing.T) {
 			t.Errorf("problem %q, want %q", got, want)
 		}
 	}
-	is("the agent has not received since it started: clusternetworkpolicies of the Kubernetes API, namespaces of")
+	is("the agent has not received since it started: clusternetworkpolicies of the Kubernetes API, networkpolicies of")
 	for _, k := range kinds() {
-		e.synced(k.resource + fromAPI)
+		e.synced(k.resource + fromAPI) // of types that nobody needs without policies, too
 	}
 	is("the rules are not in the kernel yet")
 	host := router.New(t)
@@ -185,7 +187,7 @@ func TestProblem(t *testing.T) {
 	is("the kernel did not accept the rules: ")
 	must(t, e.write(t.Context(), host.Table))
 	is("")
-	if got := New(Options{}).Problem(); !strings.HasSuffix(got, "since it started: policy files") {
+	if got := New(Options{}).Problem(); !strings.HasSuffix(got, "since it started: attachments of this node, policy files") {
 		t.Errorf("with a directory: %q", got)
 	}
 }

@@ -13,6 +13,8 @@ type Names struct{ e *Enforcer }
 // FollowNames follows pods and nodes until the context ends.
 func FollowNames(ctx context.Context, o Options) *Names {
 	e := newEnforcer(o, slices.DeleteFunc(kinds(), func(k kind) bool { return k.resource != "pods" && k.resource != "nodes" }))
+	e.activate()
+	e.synced(attachmentFiles) // names do not depend on them
 	e.follow(ctx, &sync.WaitGroup{}, func(err error) { o.Log.Error("the names of pods are not known", "error", err) })
 	return &Names{e}
 }

@@ -256,6 +256,9 @@ func (c *Compiler) SetClusterPolicy(p *v1alpha2.ClusterNetworkPolicy) {
 	c.setPolicy(fromClusterPolicy(p))
 }
 
+// HasPolicies reports whether there is a policy.
+func (c *Compiler) HasPolicies() bool { return len(c.policies) > 0 }
+
 // DeletePolicy removes a policy by its ID.
 func (c *Compiler) DeletePolicy(id string) {
 	old := c.policies[id]
