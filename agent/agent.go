@@ -310,6 +310,9 @@ func (a *Agent) compile(self *cluster.Node, h desired.Host) (w desired.State, kn
 			setFlannelLease(s, self)
 		}
 		w = desired.Compile(s, self, h)
+		if a.policy != nil {
+			a.policy.SetPodNetworks(podNetworks(s))
+		}
 		a.publish.networks.set(s, &w)
 		if s.Networks[cluster.DefaultNetwork] == nil && a.o.Config.Network != nil {
 			w.NoBlocks = true // the publisher is about to write the network

@@ -120,13 +120,7 @@ func (e *endpoints) wanted() (map[string][]byte, error) {
 		return nil, err
 	}
 	var subnets []netip.Prefix
-	e.storeCache.read(func(s *cluster.Snapshot) {
-		if n := s.Networks[cluster.DefaultNetwork]; n != nil {
-			for _, x := range n.Subnets {
-				subnets = append(subnets, x.CIDR)
-			}
-		}
-	})
+	e.storeCache.read(func(s *cluster.Snapshot) { subnets = podNetworks(s) })
 	out := map[string][]byte{}
 	for _, rec := range list {
 		p := cluster.Endpoint{IPs: rec.ips}
@@ -174,6 +168,16 @@ func addressesOf(rec *attach.Record) (out []netip.Addr) {
 		out = nil // the last plugin's result has all addresses
 		for _, ip := range r.IPs {
 			out = append(out, ip.Address.Addr())
+		}
+	}
+	return out
+}
+
+// podNetworks returns the subnets of the network that pods have unless they ask for another one.
+func podNetworks(s *cluster.Snapshot) (out []netip.Prefix) {
+	if n := s.Networks[cluster.DefaultNetwork]; n != nil {
+		for _, x := range n.Subnets {
+			out = append(out, x.CIDR)
 		}
 	}
 	return out

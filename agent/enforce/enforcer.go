@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -47,6 +48,7 @@ type Enforcer struct {
 	mu           sync.Mutex
 	active       bool // needed is closed
 	compiler     *policy.Compiler
+	podNetworks  []netip.Prefix           // that the compiler has
 	decide       *policy.Evaluator        // of the compiler's table; nil after a change
 	missing      map[string]bool          // resources that are not complete yet
 	inForce      bool                     // the kernel's table was up to date once
@@ -224,6 +226,17 @@ func wake(kick chan<- struct{}) {
 	select {
 	case kick <- struct{}{}:
 	default:
+	}
+}
+
+// SetPodNetworks sets the networks that pods of the cluster have their addresses from.
+func (e *Enforcer) SetPodNetworks(list []netip.Prefix) {
+	e.mu.Lock()
+	same := slices.Equal(e.podNetworks, list)
+	e.podNetworks = list
+	e.mu.Unlock()
+	if !same {
+		e.update(func(c *policy.Compiler) { c.SetPodNetworks(list) })
 	}
 }
 

@@ -123,6 +123,9 @@ func (b *builder) tier(d direction, ids []string, verb, next string) {
 			case pass:
 				verdict = "counter " + onward
 			}
+			if r.action != accept && len(r.pods) > 0 && len(b.c.podNetworks) > 0 {
+				b.dropUnknown(d, id, r)
+			}
 			b.match(d, r, verdict, id+" "+r.name)
 		}
 	}

@@ -19,12 +19,13 @@ type Compiler struct {
 	node  string
 	noLog bool // dropped packets are not reported
 
-	namespaces map[string]map[string]string // labels by name
-	endpoints  endpoints
-	nodes      map[string]*Node
-	nodeAddrs  map[netip.Addr]int           // number of nodes with an address
-	policies   map[string]*rules            // by ID
-	subjects   map[string]map[string]*rules // policies by the namespace of their subject; "": others
+	namespaces  map[string]map[string]string // labels by name
+	endpoints   endpoints
+	nodes       map[string]*Node
+	nodeAddrs   map[netip.Addr]int           // number of nodes with an address
+	podNetworks []addrRange                  // sorted
+	policies    map[string]*rules            // by ID
+	subjects    map[string]map[string]*rules // policies by the namespace of their subject; "": others
 
 	given   map[string]*Endpoint           // this node's endpoints without what is claimed for them, by endpoint
 	claims  map[string]*Claim              // by attachment
@@ -74,6 +75,7 @@ func (c *Compiler) Add(w *World) {
 	for name, labels := range w.Namespaces {
 		c.SetNamespace(name, labels)
 	}
+	c.SetPodNetworks(w.PodNetworks)
 	for _, n := range w.Nodes {
 		c.SetNode(n)
 	}

@@ -97,6 +97,8 @@ func (e *evaluation) chain(name string) (verb string, err error) {
 		case "accept", "drop":
 			e.comment = rules[i].comment
 			return v.verb, nil
+		case "return":
+			return "", nil
 		case "goto":
 			return e.chain(v.target)
 		case "jump":

@@ -260,6 +260,9 @@ func move(r *rand.Rand, c *policy.Compiler, from, to *policy.World) {
 		func(p *networkingv1.NetworkPolicy) { c.DeletePolicy(policy.NetworkPolicyID(p.Namespace, p.Name)) })
 	differences(from.ClusterPolicies, to.ClusterPolicies, func(p *v1alpha2.ClusterNetworkPolicy) string { return p.Name }, add, c.SetClusterPolicy,
 		func(p *v1alpha2.ClusterNetworkPolicy) { c.DeletePolicy(policy.ClusterPolicyID(p.Name)) })
+	if !slices.Equal(from.PodNetworks, to.PodNetworks) {
+		add(func() { c.SetPodNetworks(to.PodNetworks) })
+	}
 	r.Shuffle(len(steps), func(i, j int) { steps[i], steps[j] = steps[j], steps[i] })
 	for _, step := range steps {
 		step()

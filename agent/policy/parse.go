@@ -19,7 +19,7 @@ type parsedRule struct {
 	verdict verdict
 }
 
-// verdict is the action of a rule: accept, drop, jump or goto a chain, or nothing.
+// verdict is the action of a rule: accept, drop, return, jump or goto a chain, or nothing.
 type verdict struct{ verb, target string }
 
 func parseVerdict(text string) verdict {
@@ -89,7 +89,7 @@ func (v *Evaluator) parseRule(r nftable.Rule) (out parsedRule, err error) {
 			continue
 		case "limit": // of reports: it does not change what happens to a packet
 			return parsedRule{}, nil
-		case "accept", "drop", "jump", "goto":
+		case "accept", "drop", "return", "jump", "goto":
 			out.verdict = parseVerdict(strings.Join(words, " "))
 			return out, nil
 		}

@@ -17,6 +17,7 @@ type World struct {
 	Namespaces      map[string]map[string]string // labels by name
 	Endpoints       []*Endpoint
 	Nodes           []*Node
+	PodNetworks     []netip.Prefix // that pods have their addresses from
 	Policies        []*networkingv1.NetworkPolicy
 	ClusterPolicies []*policyv1alpha2.ClusterNetworkPolicy
 }

@@ -20,9 +20,10 @@ func Mutate(r *rand.Rand, w *policy.World) *policy.World {
 		g := generator{r, &policy.World{
 			Namespaces: maps.Clone(w.Namespaces), Endpoints: slices.Clone(w.Endpoints), Nodes: slices.Clone(w.Nodes),
 			Policies: slices.Clone(w.Policies), ClusterPolicies: slices.Clone(w.ClusterPolicies),
+			PodNetworks: w.PodNetworks,
 		}}
 		pick(g, g.changeEndpoint, g.changeEndpoint, g.changeNamespace, g.changePolicy, g.changePolicy, g.changeClusterPolicy,
-			g.changeClusterPolicy, g.changeNode)()
+			g.changeClusterPolicy, g.changeNode, g.changePodNetworks)()
 		if !reflect.DeepEqual(g.w, w) {
 			return g.w
 		}
@@ -114,3 +115,5 @@ func (g generator) changeNode() {
 		return &changed
 	})
 }
+
+func (g generator) changePodNetworks() { g.w.PodNetworks = g.podNetworks() }

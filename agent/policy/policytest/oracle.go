@@ -220,6 +220,9 @@ func (f flow) tier(stage Stage) (v Verdict, final bool) {
 		}
 		for i, r := range rules {
 			accept := r.Action == policyv1alpha2.ClusterNetworkPolicyRuleActionAccept
+			if !accept && selected == yes && f.unknown(&r) {
+				return Verdict{Stage: stage, Policy: c.Name, Rule: i}, true
+			}
 			switch matches := both(selected, f.clusterRule(&r)); {
 			case matches == no || matches == invalid && accept:
 				continue
@@ -230,6 +233,20 @@ func (f flow) tier(stage Stage) (v Verdict, final bool) {
 		}
 	}
 	return Verdict{}, false
+}
+
+// unknown reports whether the other end may be a pod that is not known yet, and a valid rule about pods could match it.
+func (f flow) unknown(r *policyv1alpha2.ClusterNetworkPolicyEgressRule) bool {
+	in := func(p netip.Prefix) bool { return p.Contains(f.address) }
+	of := func(n *policy.Node) bool { return slices.Contains(n.Addresses, f.address) }
+	about := func(p policyv1alpha2.ClusterNetworkPolicyEgressPeer) bool {
+		return p.Namespaces != nil || p.Pods != nil
+	}
+	if f.peer != nil || !slices.ContainsFunc(f.w.PodNetworks, in) || slices.ContainsFunc(f.w.Nodes, of) || !slices.ContainsFunc(r.To, about) {
+		return false
+	}
+	named := func(p policyv1alpha2.ClusterNetworkPolicyProtocol) bool { return p.DestinationNamedPort != "" }
+	return f.clusterRule(r) != invalid && (slices.ContainsFunc(r.Protocols, named) || anyOrAbsent(r.Protocols, f.clusterProtocol) == yes)
 }
 
 // clusterEgressRules converts ingress rules, whose peers have fewer fields.

@@ -3,6 +3,7 @@ package policytest
 import (
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 
 	networkingv1 "k8s.io/api/networking/v1"
 
@@ -80,7 +81,7 @@ func (g generator) edge(p netip.Prefix) netip.Addr {
 
 // blocks returns all blocks of the policies, with their exceptions.
 func (g generator) blocks() []netip.Prefix {
-	var out []netip.Prefix
+	out := slices.Clone(g.w.PodNetworks)
 	add := func(cidr string) {
 		if p, err := netip.ParsePrefix(cidr); err == nil {
 			out = append(out, p)

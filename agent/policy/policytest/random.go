@@ -43,7 +43,18 @@ func Random(r *rand.Rand, size Size) *policy.World {
 	for range size.ClusterPolicies {
 		g.w.ClusterPolicies = append(g.w.ClusterPolicies, g.clusterPolicy())
 	}
+	g.w.PodNetworks = g.podNetworks()
 	return g.w
+}
+
+// podNetworks returns networks with addresses of endpoints, of nodes, and of nobody.
+func (g generator) podNetworks() (out []netip.Prefix) {
+	for _, text := range []string{"10.0.1.0/27", "10.0.0.0/16", "fd00:0:0:1::/64", "fd01::/16", "203.0.113.0/31"} {
+		if g.percent(25) {
+			out = append(out, netip.MustParsePrefix(text))
+		}
+	}
+	return out
 }
 
 func (g generator) percent(n int) bool { return g.IntN(100) < n }
