@@ -149,7 +149,11 @@ func newAgent(o Options, k reconciler) (*Agent, error) {
 	}
 	if o.Config.Policy.Enabled {
 		po := enforce.Options{Directory: o.Config.Policy.Directory, Node: o.Config.Node, Attachments: podstate.Open(am.Dir), Log: o.Log.With("part", "policy")}
-		if po.Directory == "" {
+		switch {
+		case po.Directory != "":
+		case o.Config.Store.Kubernetes.Kubeconfig == "":
+			po.Store = o.Store
+		default:
 			if po.Config, err = o.Config.KubernetesConfig(); err != nil {
 				return nil, err
 			}
@@ -187,7 +191,7 @@ func (a *Agent) start(ctx context.Context, stop context.CancelCauseFunc) error {
 			}
 		}()
 	}
-	go (&endpoints{store: a.session.Store(), node: a.o.Config.Node, dir: attach.Open(a.o.Run), storeCache: a.storeCache}).run(ctx)
+	go (&endpoints{store: a.session.Store(), node: a.o.Config.Node, dir: attach.Open(a.o.Run), policed: podstate.Open(a.manager.Dir), storeCache: a.storeCache}).run(ctx)
 	if a.o.Config.Listen != "" {
 		if err := a.serve(ctx, a.o.Config.Listen); err != nil {
 			return err

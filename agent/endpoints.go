@@ -11,6 +11,8 @@ import (
 
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/enforce"
+	"github.com/fairlead/fairlead/agent/podstate"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/attach"
 )
@@ -21,6 +23,7 @@ type endpoints struct {
 	store      store.Store
 	node       string
 	dir        *attach.Dir
+	policed    podstate.Dir // attachments with labels for network policy
 	storeCache *storeCache
 
 	inStore map[string]store.Entry // what the store has; nil: not read yet
@@ -30,10 +33,11 @@ type endpoints struct {
 	stamp string // of the list; "" forces a read
 }
 
-// attached is an attachment record with its addresses.
+// attached is an attachment record with its addresses, and what network policy knows about it.
 type attached struct {
 	*attach.Record
-	ips []netip.Addr
+	ips    []netip.Addr
+	policy *podstate.Endpoint // nil: the plugin fairlead-policy is not in its list
 }
 
 const endpointsEvery = time.Second
@@ -134,6 +138,9 @@ func (e *endpoints) wanted() (map[string][]byte, error) {
 		if p.Network == "" || !rec.HasNetns() {
 			continue
 		}
+		if of := rec.policy; of != nil {
+			p.Pod, p.Labels = enforce.EndpointKey(of), of.Labels
+		}
 		if out[cluster.EndpointKey(e.node, rec.ContainerID, rec.IfName)], err = json.Marshal(p); err != nil {
 			return nil, err
 		}
@@ -153,7 +160,11 @@ func (e *endpoints) records() ([]attached, error) {
 	}
 	e.list, e.stamp = nil, stamp
 	for _, rec := range list {
-		e.list = append(e.list, attached{rec, addressesOf(rec)})
+		of, err := e.policed.Endpoint(podstate.Key{ContainerID: rec.ContainerID, IfName: rec.IfName})
+		if err != nil {
+			of = nil
+		}
+		e.list = append(e.list, attached{rec, addressesOf(rec), of})
 	}
 	return e.list, nil
 }

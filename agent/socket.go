@@ -95,5 +95,5 @@ func (a *Agent) isolated(network string) (err error) {
 // flags the agent was started with. It contains the names of secret files, not their contents.
 func (a *Agent) storeConfig() *config.Config {
 	c := a.o.Config
-	return &config.Config{Node: c.Node, Store: c.Store, Flannel: config.Flannel{Prefix: c.Flannel.Prefix}}
+	return &config.Config{Node: c.Node, Store: c.Store, Flannel: config.Flannel{Prefix: c.Flannel.Prefix}, Policy: c.Policy}
 }

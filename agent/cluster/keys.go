@@ -17,7 +17,7 @@ const (
 	FixedPrefix     = "fixed/"     // fixed/NETWORK/NAMESPACE/NAME/IFNAME: Fixed, written with each new fixed address of a pod
 	EndpointsPrefix = "endpoints/" // endpoints/NODE/CONTAINER/IFNAME: Endpoint
 	VNIsPrefix      = "vnis/"      // vnis/NUMBER: the name of the isolated network that uses it
-	PoliciesPrefix  = "policies/"  // policies/NAME: reserved
+	PoliciesPrefix  = "policies/"  // policies/KIND/NAMESPACE/NAME: see agent/policy/stored
 )
 
 // Followed returns the prefixes that every agent follows, from which it computes its objects and addresses. Endpoints

@@ -124,9 +124,9 @@ type PodNetworks struct {
 
 // Policy configures network policy.
 type Policy struct {
-	// Enabled makes the agent follow NetworkPolicies and ClusterNetworkPolicies, and drop what they do not allow.
+	// Enabled makes the agent follow network policies, and drop what they do not allow.
 	Enabled bool `json:"enabled,omitempty"`
-	// Directory has the policies in files, for the containers of this host; "": the policies are in Kubernetes.
+	// Directory has the policies in files, for the containers of this host; "": the policies are in the store.
 	Directory string `json:"directory,omitempty"`
 }
 
@@ -135,8 +135,6 @@ func (p Policy) problem(kubeconfig string) error {
 	switch {
 	case p.Directory != "" && !p.Enabled:
 		return errors.New("policy.directory is set, and policy.enabled is not true: set it, or remove the directory")
-	case p.Enabled && p.Directory == "" && kubeconfig == "":
-		return errors.New("policy.enabled is true without store.kubernetes.kubeconfig, and without policy.directory: network policies are in the Kubernetes API or in files")
 	case p.Directory != "" && kubeconfig != "":
 		return errors.New("policy.directory is set, and so is store.kubernetes.kubeconfig: with Kubernetes, network policies are in its API")
 	case p.Directory != "" && !filepath.IsAbs(p.Directory):

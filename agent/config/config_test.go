@@ -163,7 +163,6 @@ func TestInvalidConfig(t *testing.T) {
 		"grace: 5\nlisten: 1":                                                        "2:9: listen = 1",
 		"network: {subnets: [{cidr: 10.0.0.0/8}]}\nnetworkFile: /n.json":             "network and networkFile are both set",
 		"podNetworks: {enabled: true}":                                               "podNetworks.enabled is true without store.kubernetes.kubeconfig",
-		"policy: {enabled: true}":                                                    "policy.enabled is true without store.kubernetes.kubeconfig",
 		"policy: {directory: /p}":                                                    "policy.enabled is not true",
 		"policy: {enabled: true, directory: p}":                                      "want an absolute path",
 		"policy: {enabled: true, directory: /p}\nstore: {kubernetes: {kubeconfig: k}}": "policy.directory is set, and so is store.kubernetes.kubeconfig",

@@ -124,11 +124,13 @@ func (e *Enforcer) followAttachments(ctx context.Context) {
 		return
 	}
 	last, _ := e.o.Attachments.EndpointStamp()
+	e.readHost()
 	e.readAttachments()
 	e.synced(attachmentFiles)
 	t := time.NewTicker(lookEvery)
 	defer t.Stop()
 	for {
+		e.readHost()
 		stamp, changed := e.o.Attachments.EndpointStamp()
 		if stamp != last {
 			e.readAttachments()

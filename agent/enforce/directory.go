@@ -54,7 +54,11 @@ func (d *directory) look() {
 	}
 	var w *policy.World
 	if err == nil {
-		w, _, err = manifest.Load(nil, files...)
+		if w, _, err = manifest.Load(nil, files...); err != nil {
+			d.stamp = stamp // reading them again changes nothing
+			d.e.o.Log.Error("network policy does not change, because the policies cannot be read", "error", err)
+			return
+		}
 	}
 	if err != nil {
 		if text := "error: " + err.Error(); d.stamp != text {
@@ -95,7 +99,6 @@ func policyFilesIn(dir string) (files []string, stamp string, err error) {
 // apply replaces the policies and the labels of namespaces. Pods and nodes in the files have no effect.
 func (d *directory) apply(w *policy.World) {
 	d.e.update(func(c *policy.Compiler) {
-		c.SetNode(thisHost(d.e.o.Node))
 		for name, labels := range w.Namespaces {
 			c.SetNamespace(name, labels)
 		}
@@ -126,16 +129,31 @@ func (d *directory) apply(w *policy.World) {
 	d.have = w
 }
 
-// thisHost returns this host as a node.
-func thisHost(name string) *policy.Node {
-	n := &policy.Node{Name: name, Labels: map[string]string{corev1.LabelHostname: name}}
-	list, _ := net.InterfaceAddrs() // without them, an address of the host could be in a set of containers
+// readHost tells the compiler the addresses of this host if they have changed. With Kubernetes, they are in the API.
+func (e *Enforcer) readHost() {
+	if e.o.Config != nil {
+		return
+	}
+	n := &policy.Node{Name: e.o.Node, Labels: map[string]string{corev1.LabelHostname: e.o.Node}}
+	list, err := net.InterfaceAddrs()
+	if err != nil {
+		return // the next look may succeed
+	}
 	for _, a := range list {
 		if p, err := netip.ParsePrefix(a.String()); err == nil {
 			n.Addresses = append(n.Addresses, p.Addr().Unmap().WithZone(""))
 		}
 	}
-	return n
+	if e.host == nil || !slices.Equal(e.host.Addresses, n.Addresses) {
+		e.host = n
+		e.update(func(c *policy.Compiler) { c.SetNode(n) })
+	}
+}
+
+// EndpointKey returns the name of a container in the policies of hosts without Kubernetes, NAMESPACE/NAME.
+func EndpointKey(a *podstate.Endpoint) string {
+	e := asEndpoint(a, "")
+	return policy.EndpointKey(e.Namespace, e.Name)
 }
 
 // asEndpoint returns a container of this host as an endpoint whose addresses are claimed.
@@ -143,4 +161,33 @@ func asEndpoint(a *podstate.Endpoint, node string) *policy.Endpoint {
 	return &policy.Endpoint{
 		Namespace: cmp.Or(a.Namespace, corev1.NamespaceDefault), Name: cmp.Or(a.Name, a.ContainerID), UID: a.UID, Node: node, Labels: a.Labels,
 	}
+}
+
+// World reads the policies in the files, and the containers of this host.
+func (o Options) World() (*policy.World, error) {
+	files, _, err := policyFilesIn(o.Directory)
+	if err != nil {
+		return nil, err
+	}
+	w, _, err := manifest.Load(nil, files...)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := o.Attachments.Endpoints(); err != nil {
+		return nil, fmt.Errorf("read the containers of this host, which needs root: %w", err)
+	}
+	w.Endpoints, w.Nodes = nil, nil // those in the files have no effect
+	e := newEnforcer(o, nil)
+	e.active = true
+	e.readHost()
+	e.readAttachments()
+	if e.host != nil {
+		w.Nodes = append(w.Nodes, e.host)
+	}
+	for _, x := range e.compiler.Endpoints() {
+		if w.Endpoints = append(w.Endpoints, x); w.Namespaces[x.Namespace] == nil {
+			w.Namespaces[x.Namespace] = map[string]string{corev1.LabelMetadataName: x.Namespace}
+		}
+	}
+	return w, nil
 }

@@ -21,14 +21,20 @@ import (
 
 	"github.com/fairlead/fairlead/agent/podstate"
 	"github.com/fairlead/fairlead/agent/policy"
+	"github.com/fairlead/fairlead/agent/policy/stored"
+	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/kernel/nftable"
 	"github.com/fairlead/fairlead/kernel/reconcile"
 )
 
 // Options configure an Enforcer.
 type Options struct {
-	Config      *rest.Config // of the Kubernetes API; nil: policies are in files, and containers of this host have them
-	Directory   string       // of the files
+	// The policies are in the Kubernetes API, or in the files of a directory, or in the agents' store. Without Kubernetes,
+	// they are for containers, of which the host's own are in Attachments.
+	Config    *rest.Config
+	Directory string
+	Store     store.Store
+
 	Node        string       // name of this node
 	Attachments podstate.Dir // of this node
 	Log         *slog.Logger
@@ -40,8 +46,9 @@ type Enforcer struct {
 	kinds     []kind
 	kick, cut chan struct{} // for the rules, and for the connections that exist
 
-	reading   sync.Mutex  // of the attachments' files, so that the last one read counts
-	disturbed atomic.Bool // somebody else may have changed the kernel's table
+	reading   sync.Mutex   // of the attachments' files, so that the last one read counts
+	disturbed atomic.Bool  // somebody else may have changed the kernel's table
+	host      *policy.Node // this host, without Kubernetes; only for readHost
 
 	needed chan struct{} // closed when there is a policy: the rest of the world matters from then on
 
@@ -67,7 +74,9 @@ type Enforcer struct {
 func New(o Options) *Enforcer {
 	if o.Config == nil {
 		e := newEnforcer(o, nil)
-		e.missing[policyFiles] = true
+		if e.missing[policyFiles] = true; o.Store != nil {
+			e.missing = map[string]bool{storeContent: true}
+		}
 		e.activate()
 		return e
 	}
@@ -124,7 +133,11 @@ func (e *Enforcer) Run(ctx context.Context) error {
 	}
 	defer e.metrics.end()
 	all.Go(func() { e.followAttachments(ctx) })
-	if e.o.Config == nil {
+	switch {
+	case e.o.Config != nil:
+	case e.o.Store != nil:
+		all.Go(func() { _ = store.FollowAll(ctx, e.o.Store, stored.Prefixes(), newStoreFollower(e)) })
+	default:
 		d := &directory{e: e, have: &policy.World{}}
 		all.Go(func() { d.run(ctx) })
 	}

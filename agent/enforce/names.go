@@ -5,16 +5,29 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+
+	"github.com/fairlead/fairlead/agent/policy/stored"
+	"github.com/fairlead/fairlead/agent/store"
 )
 
-// Names knows the owners of addresses, and follows the Kubernetes API.
+// Names knows the owners of addresses, and follows the Kubernetes API, or this host's containers and the agents' store.
 type Names struct{ e *Enforcer }
 
-// FollowNames follows pods and nodes until the context ends.
+// FollowNames follows pods and nodes, or containers, until the context ends.
 func FollowNames(ctx context.Context, o Options) *Names {
-	e := newEnforcer(o, slices.DeleteFunc(kinds(), func(k kind) bool { return k.resource != "pods" && k.resource != "nodes" }))
-	e.activate()
-	e.synced(attachmentFiles) // names do not depend on them
+	e := newEnforcer(o, nil)
+	if o.Config != nil {
+		e.kinds = slices.DeleteFunc(kinds(), func(k kind) bool { return k.resource != "pods" && k.resource != "nodes" })
+	}
+	if e.activate(); o.Store != nil {
+		e.missing[storeContent] = true
+		go func() { _ = store.FollowAll(ctx, o.Store, stored.Prefixes(), newStoreFollower(e)) }()
+	}
+	if o.Config != nil {
+		e.synced(attachmentFiles) // the API has all names
+	} else {
+		go e.followAttachments(ctx)
+	}
 	e.follow(ctx, &sync.WaitGroup{}, func(err error) { o.Log.Error("the names of pods are not known", "error", err) })
 	return &Names{e}
 }

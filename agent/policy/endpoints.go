@@ -72,6 +72,9 @@ func (c *Compiler) Name(a netip.Addr) (pod, node string) {
 	return "", node
 }
 
+// Endpoints returns all endpoints, sorted by name.
+func (c *Compiler) Endpoints() []*Endpoint { return sortedValues(c.endpoints.byKey) }
+
 // sharing returns the endpoints that claim one of these addresses.
 func (s *endpoints) sharing(addrs []netip.Addr) map[string]bool {
 	out := map[string]bool{}

@@ -102,7 +102,7 @@ func (a *app) clusterConfig(f *agentFlags) (*config.Config, error) {
 	defer cancel()
 	var of config.Config
 	if local.Open(a.libDir(), a.runDir()).Call(ctx, local.OpStore, struct{}{}, &of) == nil {
-		conf.Node, conf.Store, conf.Flannel.Prefix = of.Node, of.Store, of.Flannel.Prefix
+		conf.Node, conf.Store, conf.Flannel.Prefix, conf.Policy = of.Node, of.Store, of.Flannel.Prefix, of.Policy
 	}
 	if k := &conf.Store.Kubernetes; k.Kubeconfig == config.InCluster && a.getenv("KUBERNETES_SERVICE_HOST") == "" {
 		k.Kubeconfig = a.kubeconfig() // the agent has a pod's service account, and this command has none

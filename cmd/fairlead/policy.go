@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"strconv"
 	"strings"
@@ -10,38 +11,45 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/agent/enforce"
+	"github.com/fairlead/fairlead/agent/podstate"
 	"github.com/fairlead/fairlead/agent/policy"
 	"github.com/fairlead/fairlead/agent/policy/manifest"
+	"github.com/fairlead/fairlead/agent/policy/stored"
 )
 
 // policyFlags say where the policies and the pods are.
 type policyFlags struct {
 	kubernetesFlags
+	agent *agentFlags
 	files []string
 }
 
 func (f *policyFlags) add(c *cobra.Command) {
 	f.addAccess(c)
-	c.Flags().StringArrayVarP(&f.files, "filename", "f", nil, "`FILE` with policies, pods, namespaces and nodes in YAML or JSON, instead of a cluster. - is standard input. May be repeated.")
+	c.Flags().StringArrayVarP(&f.files, "filename", "f", nil, "`FILE` with policies, pods, namespaces and nodes in YAML or JSON, instead of a cluster or the agents' store. - is standard input. May be repeated.")
 	_ = c.MarkFlagFilename("filename", "yaml", "yml", "json") // the flag exists
 }
 
 func (a *app) policyCommand() *cobra.Command {
+	f := &agentFlags{}
 	c := &cobra.Command{
 		Use: "policy COMMAND", DisableFlagsInUseLine: true, Short: "check and explain network policies, and show what they drop", GroupID: "cluster",
-		Long: "Policy reads the NetworkPolicies and ClusterNetworkPolicies of a Kubernetes cluster or of files. It\n" +
+		Long: "Policy reads the network policies of a Kubernetes cluster, of the agents' store, or of files. It\n" +
 			"says what they select, which rule decides about a connection, and which packets a node drops. See\n" +
-			"docs/policy.md.",
+			"docs/policy.md and, without Kubernetes, docs/policy-files.md.",
 		Example: "  fairlead policy check\n  fairlead policy explain shop/web shop/db 5432\n  fairlead policy log --pod shop/db",
 		Args:    want(0, 0), RunE: groupCommand,
 	}
-	c.AddCommand(a.policyCheck(), a.policyExplain(), a.policyLog(), a.policyStatus())
+	f.add(c)
+	c.AddCommand(a.policyCheck(f), a.policyExplain(f), a.policyLog(f), a.policyStatus(f), a.policyApply(f), a.policyList(f), a.policyDelete(f))
 	return c
 }
 
-func (a *app) policyCheck() *cobra.Command {
-	f := &policyFlags{}
+func (a *app) policyCheck(agent *agentFlags) *cobra.Command {
+	f := &policyFlags{agent: agent}
 	c := &cobra.Command{
 		Use: "check", Short: "find invalid parts of policies, and list what they select",
 		Long: "Check lists the policies in the order in which they apply, with the pods that each one selects\n" +
@@ -91,7 +99,7 @@ func (a *app) printSelections(list []policy.Selection) error {
 	return nil
 }
 
-// world reads the files or the cluster.
+// world reads the files, the agents' store or directory, or the cluster.
 func (a *app) world(ctx context.Context, f *policyFlags) (*policy.World, error) {
 	if len(f.files) > 0 {
 		w, skipped, err := manifest.Load(os.Stdin, f.files...)
@@ -100,16 +108,56 @@ func (a *app) world(ctx context.Context, f *policyFlags) (*policy.World, error) 
 		}
 		return w, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
+	defer cancel()
+	if conf := a.withoutKubernetes(f); conf != nil {
+		return a.localWorld(ctx, f, conf)
+	}
 	client, err := a.connect(&f.kubernetesFlags)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
-	defer cancel()
 	w := &policy.World{Namespaces: map[string]map[string]string{}}
 	err = enforce.Objects(ctx, client.Config(), func(o runtime.Object) error {
 		w.Add(o)
 		return nil
 	})
 	return w, err
+}
+
+// withoutKubernetes returns the agent's configuration if policies are in the agents' store or in a directory of this host,
+// else nil.
+func (a *app) withoutKubernetes(f *policyFlags) *config.Config {
+	if f.kubeconfig != "" || f.context != "" {
+		return nil
+	}
+	conf, err := a.clusterConfig(f.agent)
+	if err != nil || conf.Store.Kubernetes.Kubeconfig != "" {
+		return nil
+	}
+	if named := f.agent.set.Changed("store-file") || f.agent.set.Changed("store-etcd-endpoints"); !named && !conf.Policy.Enabled {
+		return nil
+	}
+	return conf
+}
+
+func (a *app) localWorld(ctx context.Context, f *policyFlags, conf *config.Config) (*policy.World, error) {
+	if conf.Policy.Directory != "" {
+		return a.enforceOptions(conf).World()
+	}
+	s, err := a.openStore(f.agent, readsStore)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	w, invalid, err := stored.World(ctx, s)
+	for _, x := range invalid {
+		fmt.Fprintf(a.stderr, "ignored: %v\n", x)
+	}
+	return w, err
+}
+
+// enforceOptions returns where the policies and containers of this host are.
+func (a *app) enforceOptions(conf *config.Config) enforce.Options {
+	return enforce.Options{Directory: conf.Policy.Directory, Node: conf.Node, Attachments: podstate.Open(local.Open(a.libDir(), a.runDir())), Log: slog.New(slog.DiscardHandler)}
 }

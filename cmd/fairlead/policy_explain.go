@@ -22,8 +22,8 @@ type explainFlags struct {
 	kernel, kernelOnly bool
 }
 
-func (a *app) policyExplain() *cobra.Command {
-	f := &explainFlags{}
+func (a *app) policyExplain(agent *agentFlags) *cobra.Command {
+	f := &explainFlags{policyFlags: policyFlags{agent: agent}}
 	c := &cobra.Command{
 		Use: "explain SOURCE DESTINATION PORT", Short: "say whether a connection is allowed, and which rules decide",
 		Long: "Explain evaluates the policies for a connection. SOURCE and DESTINATION are pods, NAMESPACE/NAME,\n" +

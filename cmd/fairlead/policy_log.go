@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/agent/enforce"
 	"github.com/fairlead/fairlead/agent/policy"
 	"github.com/fairlead/fairlead/kernel/nflog"
@@ -25,8 +26,8 @@ type policyLogFlags struct {
 	limit       time.Duration
 }
 
-func (a *app) policyLog() *cobra.Command {
-	f := &policyLogFlags{}
+func (a *app) policyLog(agent *agentFlags) *cobra.Command {
+	f := &policyLogFlags{policyFlags: policyFlags{agent: agent}}
 	c := &cobra.Command{
 		Use: "log", Short: "show the packets that policies drop on this node, as they are dropped",
 		Long: "Log shows the packets that policies drop on this node, with the pods and the policy, until Ctrl-C.\n" +
@@ -90,6 +91,9 @@ func (a *app) names(ctx context.Context, f *policyLogFlags) (func(netip.Addr) (p
 		}
 		return w.Names(), nil
 	}
+	if conf := a.withoutKubernetes(&f.policyFlags); conf != nil {
+		return a.localNames(ctx, &f.policyFlags, conf)
+	}
 	client, err := a.connect(&f.kubernetesFlags)
 	if errors.Is(err, os.ErrNotExist) && f.kubeconfig == "" {
 		if f.pod != "" {
@@ -102,16 +106,37 @@ func (a *app) names(ctx context.Context, f *policyLogFlags) (func(netip.Addr) (p
 		return nil, err
 	}
 	n := enforce.FollowNames(ctx, enforce.Options{Config: client.Config(), Log: slog.New(slog.DiscardHandler)})
+	a.waitForNames(ctx, n, "the Kubernetes API at "+client.Config().Host)
+	return n.Name, nil
+}
+
+// localNames follows the containers of this host, and those in the agents' store.
+func (a *app) localNames(ctx context.Context, f *policyFlags, conf *config.Config) (func(netip.Addr) (pod, node string), error) {
+	o := a.enforceOptions(conf)
+	if o.Directory == "" {
+		s, err := a.openStore(f.agent, readsStore)
+		if err != nil {
+			return nil, err
+		}
+		context.AfterFunc(ctx, func() { _ = s.Close() })
+		o.Store = s
+	}
+	n := enforce.FollowNames(ctx, o)
+	a.waitForNames(ctx, n, "the store")
+	return n.Name, nil
+}
+
+// waitForNames waits a while until all names are known.
+func (a *app) waitForNames(ctx context.Context, n *enforce.Names, source string) {
 	for end := time.Now().Add(clusterTimeout); !n.Synced(); {
 		if time.Now().After(end) {
-			fmt.Fprintf(a.stderr, "only addresses, until the Kubernetes API at %s answers\n", client.Config().Host)
-			break
+			fmt.Fprintf(a.stderr, "only addresses, until %s answers\n", source)
+			return
 		}
 		select {
 		case <-ctx.Done():
-			return n.Name, nil
+			return
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-	return n.Name, nil
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead/fairlead/agent/policy"
 )
 
-func (a *app) policyStatus() *cobra.Command {
-	f := &policyFlags{}
+func (a *app) policyStatus(agent *agentFlags) *cobra.Command {
+	f := &policyFlags{agent: agent}
 	c := &cobra.Command{
 		Use: "status", Short: "show where policies are not in force",
 		Long: "Status lists the policies of a cluster, with the number of pods that each one selects now, and the\n" +

@@ -88,3 +88,61 @@ func TestPolicyFiles(t *testing.T) {
 		return err
 	})
 }
+
+// TestPolicyStore enforces policies from etcd between containers of two hosts: by labels, through restarts of agents and
+// while the store is away.
+func TestPolicyStore(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 2, 1, vxlanNet, "--policy-enabled", "true")
+	a, b := c.Nodes[0], c.Nodes[1]
+	policy := func(n *lab.Node, args ...string) string {
+		t.Helper()
+		out, err := n.Fairlead(t.Context(), append([]string{"policy"}, args...)...)
+		must(t, err)
+		return out
+	}
+	must(t, os.WriteFile(a.Path("/run/db.yaml"), []byte("policy: db\nfor: app=db\nin:\n- from: app=web\n"), 0o644))
+	for _, want := range []string{"would create networkpolicy/default/db", "created networkpolicy/default/db", "unchanged networkpolicy/default/db"} {
+		args := []string{"apply", "-f", "/run/db.yaml"}
+		if strings.HasPrefix(want, "would") {
+			args = append(args, "--dry-run")
+		}
+		if out := policy(a, args...); strings.TrimSpace(out) != want {
+			t.Errorf("policy %v: %q, want %q", args, out, want)
+		}
+	}
+	for _, n := range c.Nodes {
+		must(t, n.Configure("pods", `{"type": "ptp", "antiSpoof": true, "ipam": {"type": "fairlead-ipam"}}, {"type": "fairlead-policy"}`))
+	}
+	db := labelled(t, a, "db", "pods", "app:db")
+	labelled(t, a, "other", "pods", "app:other")
+	web := labelled(t, b, "web", "pods", "app:web")
+	labelled(t, b, "far", "pods", "app:other")
+	wantReach(t, b, "web", db) // once host a knows the container's labels
+	wantNoReach(t, b, "far", db)
+	wantNoReach(t, a, "other", db)
+
+	if out := policy(b, "check"); !strings.Contains(out, "NetworkPolicy default/db") || !strings.Contains(out, "@a") {
+		t.Errorf("policy check:\n%s", out)
+	}
+	out, err := b.Fairlead(t.Context(), "policy", "explain", web.String(), db.String(), "80")
+	if err != nil || !strings.Contains(out, "allowed") {
+		t.Errorf("policy explain: %v\n%s", err, out)
+	}
+
+	// The last state stays in force without the store, also after a restart of the agent.
+	c.Stores[0].Process.Kill()
+	a.Agent.Kill()
+	must(t, a.Start())
+	wantNoReach(t, b, "far", db)
+	wantReach(t, b, "web", db)
+	must(t, c.Stores[0].Start())
+	must(t, c.Stores[0].Wait(t.Context()))
+
+	policy(a, "delete", "networkpolicy/default/db")
+	wantReach(t, b, "far", db)
+	wantReach(t, a, "other", db)
+	if out := policy(a, "list"); !strings.HasPrefix(out, "No policies") {
+		t.Errorf("policy list:\n%s", out)
+	}
+}

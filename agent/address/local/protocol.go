@@ -23,7 +23,7 @@ const (
 	OpReport  = "report"  // ReportArgs -> nothing: publishes an endpoint
 	OpNetwork = "network" // NetworkArgs -> nothing: waits for the isolated network's namespace
 	OpAgent   = "agent"   // nothing -> the agent's State
-	OpStore   = "store"   // nothing -> the part of the agent's configuration that locates its store, and its node
+	OpStore   = "store"   // nothing -> the part of the agent's configuration that locates its store and policies, and its node
 )
 
 // Request is a plugin's request to the agent.

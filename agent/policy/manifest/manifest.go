@@ -44,6 +44,13 @@ func Load(stdin io.Reader, files ...string) (w *policy.World, skipped int, err e
 	return l.w, l.skipped, nil
 }
 
+// Parse reads the objects of a text, as Load does. It adds no namespaces for pods.
+func Parse(text []byte) (w *policy.World, skipped int, err error) {
+	l := &loader{w: &policy.World{Namespaces: map[string]map[string]string{}}}
+	err = l.documents(text)
+	return l.w, l.skipped, err
+}
+
 type loader struct {
 	w       *policy.World
 	skipped int

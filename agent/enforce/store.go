@@ -1,0 +1,136 @@
+package enforce
+
+import (
+	"reflect"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/policy"
+	"github.com/fairlead/fairlead/agent/policy/stored"
+	"github.com/fairlead/fairlead/agent/store"
+)
+
+// storeContent names the store's documents in errors of an ADD that waits for them.
+const storeContent = "policies and containers in the store"
+
+// storeFollower delivers what is in the agents' store to an Enforcer: policies, and the containers of other hosts. The
+// containers of this host are in files, before they are in the store. If a document is invalid, its last valid form
+// stays.
+type storeFollower struct {
+	e         *Enforcer
+	documents map[string]stored.Document              // by key
+	endpoints map[string]map[string]*cluster.Endpoint // attachments by endpoint and key
+}
+
+func newStoreFollower(e *Enforcer) *storeFollower {
+	return &storeFollower{e, map[string]stored.Document{}, map[string]map[string]*cluster.Endpoint{}}
+}
+
+// Reset implements store.Follower.
+func (f *storeFollower) Reset(list []store.Entry, _ int64) {
+	f.e.update(func(c *policy.Compiler) {
+		gone := map[string]bool{}
+		for key := range f.documents {
+			gone[key] = true
+		}
+		for _, e := range list {
+			delete(gone, e.Key)
+			f.set(c, e)
+		}
+		for key := range gone {
+			f.replace(c, key, stored.Document{})
+		}
+	})
+	f.e.synced(storeContent)
+}
+
+// Change implements store.Follower.
+func (f *storeFollower) Change(b store.Batch) {
+	f.e.update(func(c *policy.Compiler) {
+		for _, ev := range b.Events {
+			if ev.Deleted {
+				f.replace(c, ev.Key, stored.Document{})
+			} else {
+				f.set(c, ev.Entry)
+			}
+		}
+	})
+}
+
+// Away implements store.Follower. What is in force stays in force.
+func (f *storeFollower) Away(error) {}
+
+// Back implements store.Follower.
+func (f *storeFollower) Back() {}
+
+func (f *storeFollower) set(c *policy.Compiler, e store.Entry) {
+	d, err := stored.Decode(e.Key, e.Value)
+	if err != nil {
+		f.e.o.Log.Error("network policy does not use a document in the store", "error", err)
+		return
+	}
+	f.replace(c, e.Key, d)
+}
+
+// replace puts a document in the place of the last one of its key. An empty one deletes it.
+func (f *storeFollower) replace(c *policy.Compiler, key string, now stored.Document) {
+	old := f.documents[key]
+	if reflect.DeepEqual(old, now) {
+		return
+	}
+	f.documents[key] = now
+	if now == (stored.Document{}) {
+		delete(f.documents, key)
+	}
+	switch {
+	case now.Namespace != nil:
+		c.SetNamespace(now.Namespace.Name, now.Namespace.Labels)
+	case old.Namespace != nil: // its containers may remain
+		c.SetNamespace(old.Namespace.Name, map[string]string{corev1.LabelMetadataName: old.Namespace.Name})
+	case now.Policy != nil:
+		c.SetNetworkPolicy(now.Policy)
+	case old.Policy != nil:
+		c.DeletePolicy(policy.NetworkPolicyID(old.Policy.Namespace, old.Policy.Name))
+	case now.ClusterPolicy != nil:
+		c.SetClusterPolicy(now.ClusterPolicy)
+	case old.ClusterPolicy != nil:
+		c.DeletePolicy(policy.ClusterPolicyID(old.ClusterPolicy.Name))
+	case now.Endpoint != nil || old.Endpoint != nil:
+		f.attachment(c, key, old.Endpoint, nil)
+		f.attachment(c, key, nil, now.Endpoint)
+	case now.Node != nil && now.Node.Name != f.e.o.Node:
+		c.SetNode(stored.NodeOf(now.Node))
+	case old.Node != nil && old.Node.Name != f.e.o.Node:
+		c.DeleteNode(old.Node.Name)
+	}
+}
+
+// attachment removes or adds an attachment of a container of another host.
+func (f *storeFollower) attachment(c *policy.Compiler, key string, old, now *cluster.Endpoint) {
+	a := now
+	if a == nil {
+		a = old
+	}
+	if a == nil || a.Node == f.e.o.Node {
+		return
+	}
+	namespace, name, ok := stored.EndpointName(a)
+	if !ok {
+		return
+	}
+	of := policy.EndpointKey(namespace, name)
+	if f.endpoints[of] == nil {
+		f.endpoints[of] = map[string]*cluster.Endpoint{}
+	}
+	if delete(f.endpoints[of], key); now != nil {
+		f.endpoints[of][key] = now
+	}
+	if len(f.endpoints[of]) == 0 {
+		delete(f.endpoints, of)
+		c.DeleteEndpoint(namespace, name)
+		return
+	}
+	c.AddNamespace(namespace)
+	c.SetEndpoint(stored.EndpointOf(f.endpoints[of]))
+}

@@ -1,0 +1,194 @@
+// Package stored keeps network policies in the agents' store, for clusters without Kubernetes. Their endpoints are the
+// containers that the agents publish there.
+//
+// A policy is an object of the Kubernetes API in JSON. Its key is policies/KIND/NAME or policies/KIND/NAMESPACE/NAME.
+package stored
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	v1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
+
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/policy"
+	"github.com/fairlead/fairlead/agent/policy/manifest"
+	"github.com/fairlead/fairlead/agent/store"
+)
+
+// Prefixes are those of the keys that policy depends on.
+func Prefixes() []string {
+	return []string{cluster.PoliciesPrefix, cluster.EndpointsPrefix, cluster.NodesPrefix}
+}
+
+// Document is an object in the store. Exactly one field is set.
+type Document struct {
+	Namespace     *corev1.Namespace
+	Policy        *networkingv1.NetworkPolicy
+	ClusterPolicy *v1alpha2.ClusterNetworkPolicy
+	Endpoint      *cluster.Endpoint
+	Node          *cluster.Node
+}
+
+// Name returns the name of a policy or a namespace, as users write it: "networkpolicy/shop/db". It is the end of the key.
+func (d Document) Name() string {
+	switch {
+	case d.Policy != nil:
+		return "networkpolicy/" + d.Policy.Namespace + "/" + d.Policy.Name
+	case d.ClusterPolicy != nil:
+		return "clusternetworkpolicy/" + d.ClusterPolicy.Name
+	case d.Namespace != nil:
+		return "namespace/" + d.Namespace.Name
+	}
+	return ""
+}
+
+// Key returns the key of a policy or a namespace in the store.
+func (d Document) Key() string { return cluster.PoliciesPrefix + d.Name() }
+
+// Encode returns the value of a policy or a namespace in the store: what the user wrote, without what an API server adds.
+func (d Document) Encode() ([]byte, error) {
+	for _, word := range strings.Split(d.Name(), "/")[1:] {
+		if errs := validation.IsDNS1123Subdomain(word); len(errs) > 0 {
+			return nil, fmt.Errorf("%s: invalid name: %s", d.Name(), strings.Join(errs, "; "))
+		}
+	}
+	switch {
+	case d.Policy != nil:
+		p := &networkingv1.NetworkPolicy{Spec: d.Policy.Spec}
+		p.APIVersion, p.Kind, p.Namespace, p.Name, p.Labels = "networking.k8s.io/v1", "NetworkPolicy", d.Policy.Namespace, d.Policy.Name, d.Policy.Labels
+		return json.Marshal(p)
+	case d.ClusterPolicy != nil:
+		p := &v1alpha2.ClusterNetworkPolicy{Spec: d.ClusterPolicy.Spec}
+		p.APIVersion, p.Kind, p.Name, p.Labels = "policy.networking.k8s.io/v1alpha2", "ClusterNetworkPolicy", d.ClusterPolicy.Name, d.ClusterPolicy.Labels
+		return json.Marshal(p)
+	}
+	n := &corev1.Namespace{}
+	n.APIVersion, n.Kind, n.Name, n.Labels = "v1", "Namespace", d.Namespace.Name, d.Namespace.Labels
+	return json.Marshal(n)
+}
+
+// Documents returns the policies and namespaces of a world, sorted by name. Pods and nodes of it are left out.
+func Documents(w *policy.World) (out []Document) {
+	for name, labels := range w.Namespaces {
+		n := &corev1.Namespace{}
+		n.Name, n.Labels = name, labels
+		out = append(out, Document{Namespace: n})
+	}
+	for _, p := range w.Policies {
+		out = append(out, Document{Policy: p})
+	}
+	for _, p := range w.ClusterPolicies {
+		out = append(out, Document{ClusterPolicy: p})
+	}
+	slices.SortFunc(out, func(a, b Document) int { return cmp.Compare(a.Name(), b.Name()) })
+	return out
+}
+
+// Decode reads an entry of the store. It returns an empty document for a key that policy does not depend on.
+func Decode(key string, value []byte) (Document, error) {
+	if !strings.HasPrefix(key, cluster.PoliciesPrefix) {
+		d, err := cluster.Decode(key, value)
+		switch d := d.(type) {
+		case *cluster.Endpoint:
+			return Document{Endpoint: d}, err
+		case *cluster.Node:
+			return Document{Node: d}, err
+		}
+		return Document{}, err
+	}
+	w, _, err := manifest.Parse(value)
+	if err != nil {
+		return Document{}, fmt.Errorf("read %s: %w", key, err)
+	}
+	list := Documents(w)
+	if len(list) != 1 || list[0].Key() != key {
+		return Document{}, fmt.Errorf("read %s: the value is no object of this name", key)
+	}
+	return list[0], nil
+}
+
+// EndpointName returns the name of the endpoint that an attachment belongs to. Containers of two nodes may have one name,
+// so the node is part of it. ok is false for an attachment without the plugin fairlead-policy, and for one to an isolated
+// network, whose addresses other networks may use, too.
+func EndpointName(e *cluster.Endpoint) (namespace, name string, ok bool) {
+	namespace, name, ok = strings.Cut(e.Pod, "/")
+	return namespace, name + "@" + e.Node, ok && e.Network == cluster.DefaultNetwork
+}
+
+// EndpointOf returns the endpoint with several attachments, which have one name.
+func EndpointOf(attachments map[string]*cluster.Endpoint) *policy.Endpoint {
+	out := &policy.Endpoint{}
+	for _, key := range slices.Sorted(maps.Keys(attachments)) {
+		a := attachments[key]
+		out.Namespace, out.Name, _ = EndpointName(a)
+		out.Node, out.Labels = a.Node, a.Labels
+		out.Addresses = append(out.Addresses, a.IPs...)
+	}
+	return out
+}
+
+// NodeOf returns a node as policy sees it.
+func NodeOf(n *cluster.Node) *policy.Node {
+	out := &policy.Node{Name: n.Name, Labels: map[string]string{corev1.LabelHostname: n.Name}, Problem: n.PolicyProblem}
+	for _, p := range n.Addresses {
+		out.Addresses = append(out.Addresses, p.Addr())
+	}
+	return out
+}
+
+// World reads everything that policy depends on. The second result lists what is invalid.
+func World(ctx context.Context, s store.Store) (w *policy.World, invalid []error, err error) {
+	w = &policy.World{Namespaces: map[string]map[string]string{}}
+	attachments := map[string]map[string]*cluster.Endpoint{}
+	for _, prefix := range Prefixes() {
+		list, _, err := s.List(ctx, prefix)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, e := range list {
+			d, err := Decode(e.Key, e.Value)
+			if err != nil {
+				invalid = append(invalid, err)
+			}
+			d.addTo(w, attachments)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(attachments)) {
+		e := EndpointOf(attachments[name])
+		w.Endpoints = append(w.Endpoints, e)
+		if w.Namespaces[e.Namespace] == nil {
+			w.Namespaces[e.Namespace] = map[string]string{corev1.LabelMetadataName: e.Namespace}
+		}
+	}
+	return w, invalid, nil
+}
+
+func (d Document) addTo(w *policy.World, attachments map[string]map[string]*cluster.Endpoint) {
+	switch {
+	case d.Namespace != nil:
+		w.Add(d.Namespace)
+	case d.Policy != nil:
+		w.Add(d.Policy)
+	case d.ClusterPolicy != nil:
+		w.Add(d.ClusterPolicy)
+	case d.Node != nil:
+		w.Nodes = append(w.Nodes, NodeOf(d.Node))
+	case d.Endpoint != nil:
+		if namespace, name, ok := EndpointName(d.Endpoint); ok {
+			of := policy.EndpointKey(namespace, name)
+			if attachments[of] == nil {
+				attachments[of] = map[string]*cluster.Endpoint{}
+			}
+			attachments[of][d.Endpoint.Key()] = d.Endpoint
+		}
+	}
+}

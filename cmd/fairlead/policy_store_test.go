@@ -1,0 +1,60 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/agent/store/storetest"
+)
+
+// TestStoredPolicies applies, lists, checks and deletes policies in the agents' store.
+func TestStoredPolicies(t *testing.T) {
+	t.Parallel()
+	h := newIPAMHost(t)
+	want := func(code int, words string, args ...string) {
+		t.Helper()
+		got, out, errs := h.fairlead(append([]string{"policy"}, args...)...)
+		if got != code || !strings.Contains(out+errs, words) {
+			t.Errorf("policy %s: exit code %d, want %d with %q:\n%s%s", strings.Join(args, " "), got, code, words, out, errs)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "p.yaml")
+	write := func(text string) string { must(t, os.WriteFile(file, []byte(text), 0o600)); return file }
+	want(0, "No policies.\n", "list")
+	want(2, "--filename is missing", "apply")
+	want(1, "no such file", "apply", "-f", file+"x")
+	want(1, `document 1: unknown field "inn"`, "apply", "-f", write("policy: db\nfor: app=db\ninn: []\n"))
+	want(1, "p.yaml: NetworkPolicy shop/db: ingress[0]: port 0", "apply", "-f", write("policy: ok\nfor: '*'\nin: []\n---\n"+strings.Replace(netpol, "5432", "0", 1)))
+	want(1, "invalid name", "apply", "-f", write("policy: Db/x\nfor: app=db\nin: []\n"))
+	want(0, "No policies.\n", "list") // nothing of an invalid file
+
+	const short = "policy: db\nfor: app=db\nin:\n- from: app=web\n"
+	want(0, "2 objects that are no policies were skipped", "apply", "--dry-run", "-f", write(short+"---\n{kind: Pod, apiVersion: v1, metadata: {name: p, namespace: q}}\n---\n{kind: Job, apiVersion: batch/v1}\n"))
+	want(0, "would create networkpolicy/default/db\n", "apply", "--dry-run", "-f", file)
+	want(0, "created networkpolicy/default/db\n", "apply", "-f", file)
+	want(0, "unchanged networkpolicy/default/db\n", "apply", "-f", file)
+	want(0, "would change networkpolicy/default/db\n", "apply", "--dry-run", "-f", write(strings.Replace(short, "web", "job", 1)))
+	want(0, "created namespace/shop\ncreated networkpolicy/shop/db\n", "apply", "-f", write(netpol+"---\n{kind: Namespace, apiVersion: v1, metadata: {name: shop, labels: {team: a}}}\n"))
+	want(0, "namespace/shop\nnetworkpolicy/default/db\nnetworkpolicy/shop/db\n", "list")
+
+	storetest.Put(t, h.s, "endpoints/n2/c1/eth0", `{"network": "default", "ips": ["10.250.0.7"], "pod": "shop/db", "labels": {"app": "db"}}`)
+	storetest.Put(t, h.s, "endpoints/n2/c1/eth1", `{"network": "blue", "ips": ["10.250.0.8"], "pod": "shop/db", "labels": {"app": "db"}}`)
+	storetest.Put(t, h.s, "endpoints/n2/c2/eth0", `{"network": "default", "ips": ["10.250.0.9"]}`)
+	storetest.Put(t, h.s, "policies/networkpolicy/shop/broken", `{"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "other", "namespace": "shop"}}`)
+	at := []string{"--store-file", filepath.Join(h.dir, "fairlead", "store")}
+	want(0, "NetworkPolicy shop/db     1     shop/db@n2\n", append(at, "check")...)
+	want(0, "ignored: read policies/networkpolicy/shop/broken: the value is no object of this name\n", append(at, "check")...)
+	want(0, "networkpolicy/shop/broken is invalid: ", "list")
+	want(4, "dropped", append(at, "explain", "10.0.0.9", "shop/db@n2", "80")...)
+	want(0, "allowed", append(at, "explain", "10.0.0.9", "10.250.0.8", "80")...)
+
+	want(1, "there is no policy db\nList them: fairlead policy list\n", "delete", "db")
+	want(0, "would delete networkpolicy/shop/db\n", "delete", "--dry-run", "networkpolicy/shop/db")
+	want(0, "deleted networkpolicy/shop/db\ndeleted networkpolicy/shop/broken\n", "delete", "networkpolicy/shop/db", "networkpolicy/shop/broken")
+	want(1, "its policies are changed with kubectl", "--store-kubernetes-kubeconfig", "/x", "list")
+}
+
+const netpol = `{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: db, namespace: shop}, spec: {podSelector: {matchLabels: {app: db}}, ingress: [{ports: [{port: 5432}]}]}}
+`
