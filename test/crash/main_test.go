@@ -36,6 +36,9 @@ func TestMain(m *testing.M) {
 	case "daemon":
 		fail(daemonMain())
 		os.Exit(0)
+	case policyAgentName:
+		mark()
+		policyAgentMain()
 	case "tracee":
 		mark()
 		traceeMain()
