@@ -106,6 +106,7 @@ func (c *Compiler) claimChanged(id string, old, now *Claim) {
 	for _, a := range addrs {
 		c.setAddr(a)
 	}
+	c.usedByPods(addrs)
 }
 
 // withClaims returns an endpoint with the addresses that are claimed for it.

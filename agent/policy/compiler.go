@@ -16,8 +16,10 @@ import (
 // Compiler keeps the table of a node equal to a world that changes. A change costs time for what depends on it, and not
 // for the rest of the world: a pod that joins is one element in each set that has it.
 type Compiler struct {
-	node  string
-	noLog bool // dropped packets are not reported
+	node    string
+	network string   // isolated network whose table this is; "": that of the host
+	peers   []string // isolated networks that it reaches
+	noLog   bool     // dropped packets are not reported
 
 	namespaces  map[string]map[string]string // labels by name
 	endpoints   endpoints
@@ -151,6 +153,7 @@ func (c *Compiler) DeleteEndpoint(namespace, name string) {
 
 // replaceEndpoint also updates the endpoints that have the same addresses: their owner may change.
 func (c *Compiler) replaceEndpoint(key string, e *Endpoint) {
+	e = c.inNetwork(e)
 	delete(c.given, key)
 	if e != nil && e.Node == c.node {
 		c.given[key] = e
@@ -174,6 +177,7 @@ func (c *Compiler) replaceEndpoint(key string, e *Endpoint) {
 			c.endpointChanged(other)
 		}
 	}
+	c.usedByPods(addrs)
 }
 
 // addFamilies writes rules for an address family once an endpoint of this node has it.
@@ -197,7 +201,7 @@ func (c *Compiler) endpointChanged(key string) {
 	if e != nil {
 		for _, a := range e.Addresses {
 			// A node's address never gets into a set of pods.
-			if c.nodeAddrs[a] == 0 && c.owner(a) == key && !slices.Contains(addrs, a) {
+			if !c.isNode(a) && c.owner(a) == key && !slices.Contains(addrs, a) {
 				addrs = append(addrs, a)
 			}
 		}
@@ -206,7 +210,7 @@ func (c *Compiler) endpointChanged(key string) {
 	if e != nil && e.Node != c.node {
 		e = nil
 	}
-	c.updateLocal(key, e, addrs)
+	c.updateLocal(key, e, c.withoutPeers(e, addrs))
 }
 
 // SetNode adds a node or changes it.

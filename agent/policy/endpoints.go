@@ -61,7 +61,7 @@ func (s *endpoints) owner(a netip.Addr) (key string) {
 // Name returns the pod, NAMESPACE/NAME, and the node that have an address, "" for none. A pod with the node's network has
 // no address of its own.
 func (c *Compiler) Name(a netip.Addr) (pod, node string) {
-	if c.nodeAddrs[a] == 0 {
+	if !c.isNode(a) {
 		return c.owner(a), ""
 	}
 	for name, n := range c.nodes {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -57,10 +58,38 @@ func FromPod(p *corev1.Pod) *Endpoint {
 	for _, ip := range p.Status.PodIPs {
 		e.Addresses = appendAddr(e.Addresses, ip.IP)
 	}
-	for _, text := range networkAddresses(p.Annotations[networkStatus]) {
-		e.Addresses = appendAddr(e.Addresses, text)
-	}
+	e.addNetworks(p.Annotations[networkStatus])
 	return e
+}
+
+// addNetworks adds the addresses of a pod's networks. If its default network is isolated, the API has these addresses as the
+// pod's, too.
+func (e *Endpoint) addNetworks(annotation string) {
+	var networks []struct {
+		IPs      []string `json:"ips"`
+		Default  bool     `json:"default"`
+		Isolated string   `json:"fairlead.io/isolated-network"`
+	}
+	if annotation == "" || json.Unmarshal([]byte(annotation), &networks) != nil {
+		return
+	}
+	for _, n := range networks {
+		var addrs []netip.Addr
+		for _, text := range n.IPs {
+			addrs = appendAddr(addrs, text)
+		}
+		if n.Isolated == "" {
+			e.Addresses = append(e.Addresses, addrs...)
+			continue
+		}
+		if n.Default {
+			e.Addresses = slices.DeleteFunc(e.Addresses, func(a netip.Addr) bool { return slices.Contains(addrs, a) })
+		}
+		if e.Isolated == nil {
+			e.Isolated = map[string][]netip.Addr{}
+		}
+		e.Isolated[n.Isolated] = append(e.Isolated[n.Isolated], addrs...)
+	}
 }
 
 func appendAddr(list []netip.Addr, text string) []netip.Addr {
@@ -83,20 +112,6 @@ func portsOf(containers []corev1.Container) (out []NamedPort) {
 			}
 			out = append(out, NamedPort{Name: p.Name, Protocol: string(protocol), Number: uint16(p.ContainerPort)})
 		}
-	}
-	return out
-}
-
-// networkAddresses returns the addresses of a pod's other networks.
-func networkAddresses(annotation string) (out []string) {
-	var networks []struct {
-		IPs []string `json:"ips"`
-	}
-	if annotation == "" || json.Unmarshal([]byte(annotation), &networks) != nil {
-		return nil
-	}
-	for _, n := range networks {
-		out = append(out, n.IPs...)
 	}
 	return out
 }

@@ -104,7 +104,7 @@ func (c *Compiler) setAddr(a netip.Addr) {
 	for _, d := range []direction{ingress, egress} {
 		name := mapOf(d, familyOf(a))
 		switch {
-		case owner != nil && owner.closed, owner == nil && c.claimOf(a) != nil && c.nodeAddrs[a] == 0:
+		case owner != nil && owner.closed, owner == nil && c.claimOf(a) != nil && !c.isNode(a):
 			c.setKey(name, a.String(), "goto "+closedChain(d))
 		case owner == nil || owner.chains[d] == "":
 			c.deleteKey(name, a.String())

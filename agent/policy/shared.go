@@ -313,7 +313,9 @@ func (c *Compiler) fillNodes(x *shared) {
 	for _, n := range c.nodes {
 		if x.nodes.matches(n.Labels) {
 			for _, a := range n.Addresses {
-				now[familyOf(a)][a.String()] = 1
+				if c.isNode(a) {
+					now[familyOf(a)][a.String()] = 1
+				}
 			}
 		}
 	}

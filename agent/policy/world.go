@@ -29,8 +29,9 @@ type Endpoint struct {
 	UID             string // of the pod, as its node knows it
 	Node            string
 	Labels          map[string]string
-	Addresses       []netip.Addr // in all its networks
-	Created         time.Time    // of several endpoints with an address, the newest has it
+	Addresses       []netip.Addr            // in all networks except isolated ones
+	Isolated        map[string][]netip.Addr // in isolated networks, by network
+	Created         time.Time               // of several endpoints with an address, the newest has it
 	Ports           []NamedPort
 }
 

@@ -1,0 +1,94 @@
+package policy
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// An isolated network has a network namespace of its own on each node, and a table there. Addresses of two networks may be
+// equal, so an address belongs to an endpoint within its network only.
+
+// ForNetwork returns a compiler for an isolated network in the same world. It has no claims.
+func (c *Compiler) ForNetwork(network string, peers []string) *Compiler {
+	out := New(c.node)
+	out.network, out.peers, out.noLog = network, peers, c.noLog
+	for name, labels := range c.namespaces {
+		out.SetNamespace(name, labels)
+	}
+	for _, n := range c.nodes {
+		out.SetNode(n)
+	}
+	out.setEndpoints(c)
+	for _, p := range c.policies {
+		out.setPolicy(p)
+	}
+	return out
+}
+
+// SetPeers changes the isolated networks that this one reaches. Their endpoints are peers in rules. world has all
+// endpoints.
+func (c *Compiler) SetPeers(peers []string, world *Compiler) {
+	c.peers = peers
+	c.setEndpoints(world)
+}
+
+func (c *Compiler) setEndpoints(world *Compiler) {
+	for key, e := range world.endpoints.byKey {
+		c.replaceEndpoint(key, e)
+	}
+}
+
+// Network returns the isolated network whose table the compiler has, or "".
+func (c *Compiler) Network() string { return c.network }
+
+// inNetwork returns an endpoint with the addresses that it has in this network and its peers. Without one, only endpoints
+// of this node count: they may get a claim.
+func (c *Compiler) inNetwork(e *Endpoint) *Endpoint {
+	if e == nil || c.network == "" {
+		return e
+	}
+	here := *e
+	here.Addresses = nil
+	for _, network := range append([]string{c.network}, c.peers...) {
+		here.Addresses = append(here.Addresses, e.Isolated[network]...)
+	}
+	if len(here.Addresses) == 0 && e.Node != c.node {
+		return nil
+	}
+	return &here
+}
+
+// withoutPeers returns those of an endpoint's addresses that are in this network. In a peer's network, the table there
+// decides.
+func (c *Compiler) withoutPeers(e *Endpoint, addrs []netip.Addr) []netip.Addr {
+	if e == nil || len(c.peers) == 0 {
+		return addrs
+	}
+	return slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool {
+		return slices.ContainsFunc(c.peers, func(peer string) bool { return slices.Contains(e.Isolated[peer], a) })
+	})
+}
+
+// isNode reports whether an address counts as a node's. No endpoint of the host's networks gets an address that a node has.
+// An isolated network may have the same addresses as the nodes: then they are its endpoints'.
+func (c *Compiler) isNode(a netip.Addr) bool {
+	return c.nodeAddrs[a] > 0 && (c.network == "" || len(c.endpoints.byAddr[a]) == 0 && c.claimOf(a) == nil)
+}
+
+// usedByPods updates the sets of nodes if endpoints of an isolated network have got addresses of nodes, or had them.
+func (c *Compiler) usedByPods(addrs []netip.Addr) {
+	if c.network != "" && slices.ContainsFunc(addrs, func(a netip.Addr) bool { return c.nodeAddrs[a] > 0 }) {
+		c.updateNodes()
+	}
+}
+
+// LocalNetworks returns the isolated networks in which endpoints of this node have addresses.
+func (c *Compiler) LocalNetworks() map[string]bool {
+	out := map[string]bool{}
+	for _, e := range c.given {
+		for network := range e.Isolated {
+			out[network] = true
+		}
+	}
+	return out
+}
