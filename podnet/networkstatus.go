@@ -19,6 +19,10 @@ type NetworkStatus struct {
 	DNS       cni.DNS     `json:"dns"`
 	Device    *DeviceInfo `json:"device-info,omitempty"`
 	Gateway   []string    `json:"gateway,omitempty"` // gateways of the default routes
+
+	// Isolated is the isolated network of Fairlead's cluster that the addresses are in. The working group's format does not
+	// have it.
+	Isolated string `json:"fairlead.io/isolated-network,omitempty"`
 }
 
 // DeviceInfo describes a pod's device, in version 1.1.0 of the working group's device information specification.
@@ -53,7 +57,7 @@ func (s *PodStatus) StatusAnnotation() (string, error) {
 
 // NetworkStatus returns the attachment's element of the annotation.
 func (a *Attachment) NetworkStatus() NetworkStatus {
-	n := NetworkStatus{Name: strings.TrimPrefix(a.Namespace+"/"+a.Network, "/"), Interface: a.IfName, Default: a.Default}
+	n := NetworkStatus{Name: strings.TrimPrefix(a.Namespace+"/"+a.Network, "/"), Interface: a.IfName, Default: a.Default, Isolated: a.Isolated}
 	for _, ip := range a.IPs() {
 		n.IPs = append(n.IPs, ip.String())
 	}

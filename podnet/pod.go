@@ -32,7 +32,8 @@ type Attachment struct {
 	IfName    string      `json:"ifName"`
 	Default   bool        `json:"default"`
 	DeviceID  string      `json:"deviceID,omitempty"`
-	Result    *cni.Result `json:"-"` // of ADD; nil if unknown
+	Isolated  string      `json:"isolatedNetwork,omitempty"` // isolated network of Fairlead's cluster; "": none
+	Result    *cni.Result `json:"-"`                         // of ADD; nil if unknown
 }
 
 // IPs returns the pod's addresses on its default network, in the order of the result. The first is the pod's address in

@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead/fairlead/agent/podstate"
 	"github.com/fairlead/fairlead/cni/rawjson"
 	"github.com/fairlead/fairlead/cni/wire"
+	"github.com/fairlead/fairlead/plugins/delegate"
 	"github.com/fairlead/fairlead/podnet"
 )
 
@@ -155,6 +156,7 @@ func statusOf(record *podstate.Pod) (string, error) {
 		}
 		s.Attachments = append(s.Attachments, podnet.Attachment{
 			Network: a.Name, Namespace: a.Namespace, IfName: a.IfName, Default: a.Default, DeviceID: a.DeviceID, Result: result,
+			Isolated: delegate.IsolatedNetwork(a.Config),
 		})
 	}
 	return s.StatusAnnotation()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/podstate"
+	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/wire"
 	"github.com/fairlead/fairlead/internal/bootid"
@@ -66,8 +67,26 @@ func readPolicy(args *skel.CmdArgs, needsPrev bool) (*policyConf, error) {
 	c.endpoint.Name, _ = pod.Get("K8S_POD_NAME")
 	c.endpoint.UID, _ = pod.Get("K8S_POD_UID")
 	c.endpoint.Addresses = containerAddrs(c.prev)
+	if c.endpoint.Isolated, err = c.isolated(); err != nil {
+		return nil, err
+	}
 	c.endpoint.Labels, err = c.labels(pod)
 	return c, err
+}
+
+// isolated returns the isolated network that the attachment is in, or "". Its record has the namespace that is the host
+// for the network.
+func (c *policyConf) isolated() (string, error) {
+	o := kernel.Owner{Network: c.Name, ContainerID: c.endpoint.ContainerID, IfName: c.endpoint.IfName}
+	r, err := attach.Open("").Read(o)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil // another project's plugin attached the container
+	}
+	if err != nil {
+		return "", err
+	}
+	network, _ := local.IsolatedNetwork(r.Host)
+	return network, nil
 }
 
 // applies reports whether policy can apply to the container.

@@ -6,6 +6,7 @@ import (
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/rawjson"
 	chained "github.com/fairlead/fairlead/plugins/chain"
+	"github.com/fairlead/fairlead/skel"
 )
 
 // WithPolicy returns a list with the plugin that waits for network policy at its end. It returns the list unchanged if the
@@ -45,14 +46,17 @@ func addPolicy(list *rawjson.Object) error {
 // forPolicy sets what policy needs, unless the configuration says something else.
 func forPolicy(_ int, plugin *rawjson.Object) error {
 	var keys []string
+	_, hasAddresses := plugin.Get("ipam")
 	switch plugin.String("type") {
 	case "bridge":
 		keys = []string{"antiSpoof", "bridgeNetfilter"}
 	case "ptp":
 		keys = []string{"antiSpoof"}
+	case NetworkType:
+		keys, hasAddresses = []string{"antiSpoof"}, true // it has an IPAM by default
 	}
-	if _, hasIPAM := plugin.Get("ipam"); !hasIPAM {
-		return nil // the addresses are not known
+	if !hasAddresses {
+		return nil
 	}
 	for _, key := range keys {
 		if _, set := plugin.Get(key); !set {
@@ -62,19 +66,27 @@ func forPolicy(_ int, plugin *rawjson.Object) error {
 	return nil
 }
 
+// IsolatedNetwork returns the isolated network that a list attaches a container to, or "".
+func IsolatedNetwork(config []byte) string {
+	members, _ := ChainMembers(config) // an invalid list attaches nothing
+	for _, m := range members {
+		if m.Type == NetworkType {
+			c, _, _ := network{}.parse(&skel.CmdArgs{StdinData: m.Raw})
+			return c.Network
+		}
+	}
+	return ""
+}
+
 func hasType(members []ChainMember, pluginType string) bool {
 	return slices.ContainsFunc(members, func(m ChainMember) bool { return m.Type == pluginType })
 }
 
 // addPolicyLike adds the plugin that waits for network policy to the list of another network of a pod, if the default
-// network has it. Isolated networks have no policy: their addresses may be those of other networks.
+// network has it.
 func (c *podCall) addPolicyLike(list *rawjson.Object) error {
 	own, err := ChainMembers(c.args.StdinData)
 	if err != nil || !hasType(own, chained.PolicyType) {
-		return err
-	}
-	members, err := ChainMembers(list.Bytes())
-	if err != nil || hasType(members, NetworkType) {
 		return err
 	}
 	return addPolicy(list)

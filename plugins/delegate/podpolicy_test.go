@@ -10,6 +10,7 @@ func TestWithPolicy(t *testing.T) {
 		{`{"type":"ptp","ipam":{},"antiSpoof":false}`, `{"type":"ptp","ipam":{},"antiSpoof":false},` + policy},
 		{`{"type":"bridge","ipam":{}}`, `{"type":"bridge","ipam":{},"antiSpoof":true,"bridgeNetfilter":true},` + policy},
 		{`{"type":"bridge"}`, `{"type":"bridge"},` + policy}, // a bridge without addresses
+		{`{"type":"fairlead-net","network":"blue"}`, `{"type":"fairlead-net","network":"blue","antiSpoof":true},` + policy},
 		{`{"type":"other","ipam":{}}`, `{"type":"other","ipam":{}},` + policy},
 		{`{"type":"ptp","ipam":{}},{"type":"fairlead-policy"}`, `{"type":"ptp","ipam":{}},{"type":"fairlead-policy"}`},
 	} {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"strings"
 )
 
 // A request and its answer are one line of JSON each. After using the answer, the caller confirms with one more byte.
@@ -62,6 +63,14 @@ type NetworkArgs struct {
 // NetnsPath returns the path of an isolated network's namespace, which is the same on every host. All such paths begin
 // with NetnsDir and NetnsPrefix.
 func NetnsPath(network string) string { return NetnsDir + "/" + NetnsPrefix + network }
+
+// IsolatedNetwork returns the isolated network whose namespace is at a path.
+func IsolatedNetwork(path string) (network string, is bool) {
+	if network, is = strings.CutPrefix(path, NetnsPath("")); is {
+		return network, true
+	}
+	return "", false
+}
 
 // The directory where ip(8) looks for named namespaces, and the prefix of our names there.
 const (
