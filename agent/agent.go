@@ -315,7 +315,7 @@ func (a *Agent) compile(self *cluster.Node, h desired.Host) (w desired.State, kn
 		}
 		w = desired.Compile(s, self, h)
 		if a.policy != nil {
-			a.policy.SetPodNetworks(podNetworks(s))
+			a.policy.SetNetworks(policyNetworks(s))
 		}
 		a.publish.networks.set(s, &w)
 		if s.Networks[cluster.DefaultNetwork] == nil && a.o.Config.Network != nil {

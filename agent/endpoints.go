@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/fairlead/fairlead/agent/address/local"
@@ -128,7 +127,7 @@ func (e *endpoints) wanted() (map[string][]byte, error) {
 	out := map[string][]byte{}
 	for _, rec := range list {
 		p := cluster.Endpoint{IPs: rec.ips}
-		isolated, is := strings.CutPrefix(rec.Host, local.NetnsPath(""))
+		isolated, is := local.IsolatedNetwork(rec.Host)
 		switch {
 		case is:
 			p.Network = isolated
@@ -185,8 +184,12 @@ func addressesOf(rec *attach.Record) (out []netip.Addr) {
 }
 
 // podNetworks returns the subnets of the network that pods have unless they ask for another one.
-func podNetworks(s *cluster.Snapshot) (out []netip.Prefix) {
-	if n := s.Networks[cluster.DefaultNetwork]; n != nil {
+func podNetworks(s *cluster.Snapshot) []netip.Prefix {
+	return subnetsOf(s.Networks[cluster.DefaultNetwork])
+}
+
+func subnetsOf(n *cluster.Network) (out []netip.Prefix) {
+	if n != nil {
 		for _, x := range n.Subnets {
 			out = append(out, x.CIDR)
 		}

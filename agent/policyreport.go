@@ -1,6 +1,12 @@
 package agent
 
-import "time"
+import (
+	"slices"
+	"time"
+
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/enforce"
+)
 
 // policyReport decides what other nodes learn about network policy on this node.
 type policyReport struct {
@@ -26,4 +32,22 @@ func (r *policyReport) problem() string {
 		r.why = why
 	}
 	return r.why
+}
+
+// policyNetworks returns what network policy depends on of the cluster's networks.
+func policyNetworks(s *cluster.Snapshot) map[string]enforce.Network {
+	out := map[string]enforce.Network{"": {Subnets: podNetworks(s)}}
+	for name, n := range s.Networks {
+		if !n.Isolated {
+			continue
+		}
+		x := enforce.Network{Subnets: subnetsOf(n)}
+		for _, p := range slices.Sorted(slices.Values(n.Peers)) {
+			if s.Mutual(name, p) {
+				x.Peers = append(x.Peers, p)
+			}
+		}
+		out[name] = x
+	}
+	return out
 }

@@ -34,11 +34,12 @@ func (e *Enforcer) Handlers() map[string]address.Handler {
 // attachment claims the addresses of an attachment for its pod, and waits until policy is in force for it. It releases the
 // addresses of an attachment that has gone.
 func (e *Enforcer) attachment(ctx context.Context, k podstate.Key) error {
-	known, err := e.readAttachment(k)
-	if err != nil || !known {
+	in, err := e.readAttachment(k)
+	if err != nil || in == nil {
 		return err
 	}
-	return e.wait(ctx, claimID(k))
+	in.checkNamespace()
+	return in.wait(ctx, claimID(k))
 }
 
 // attachmentFiles is part of what an ADD waits for.
@@ -52,27 +53,30 @@ func keyOf(claim string) podstate.Key {
 	return podstate.Key{ContainerID: container, IfName: ifName}
 }
 
-// readAttachment updates the claim of an attachment from its file. It reports whether there is one.
-func (e *Enforcer) readAttachment(k podstate.Key) (known bool, err error) {
+// readAttachment updates the claim of an attachment from its file. It returns the Enforcer that has the claim, or nil.
+func (e *Enforcer) readAttachment(k podstate.Key) (in *Enforcer, err error) {
 	e.reading.Lock()
 	defer e.reading.Unlock()
 	a, err := e.o.Attachments.Endpoint(k)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, err
+		return nil, err
 	}
 	boot, bootErr := bootid.Read()
 	if bootErr != nil {
-		return false, bootErr
+		return nil, bootErr
 	}
-	known = err == nil && a.Boot == boot // the network namespaces of another boot have gone
+	known := err == nil && a.Boot == boot // the network namespaces of another boot have gone
 	if known && e.o.Config != nil && a.Name == "" {
 		known = false // no pod of Kubernetes has a policy for it
+	}
+	if known {
+		in = e.ofNetwork(a.Isolated)
 	}
 	e.update(func(c *policy.Compiler) {
 		if !e.active {
 			return // followAttachments reads it when there is a policy
 		}
-		if !known {
+		if !known || a.Isolated != c.Network() {
 			e.forget(c, claimID(k))
 			return
 		}
@@ -83,7 +87,7 @@ func (e *Enforcer) readAttachment(k podstate.Key) (known bool, err error) {
 			c.SetEndpoint(of)
 		}
 	})
-	return known, nil
+	return in, nil
 }
 
 // forget removes a claim, and without Kubernetes the container with its last claim.
@@ -101,13 +105,11 @@ func (e *Enforcer) readAttachments() {
 		e.o.Log.Error("network policy cannot read the attachments of this node", "error", err)
 		return
 	}
-	e.mu.Lock()
-	for _, id := range e.compiler.Claims() {
+	for _, id := range e.claims() {
 		if k := keyOf(id); !slices.Contains(keys, k) {
 			keys = append(keys, k)
 		}
 	}
-	e.mu.Unlock()
 	for _, k := range keys {
 		if _, err := e.readAttachment(k); err != nil {
 			e.o.Log.Error("network policy ignores an attachment", "container", k.ContainerID, "interface", k.IfName, "error", err)

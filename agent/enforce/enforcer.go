@@ -7,10 +7,12 @@ package enforce
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
-	"net/netip"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -19,10 +21,12 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/podstate"
 	"github.com/fairlead/fairlead/agent/policy"
 	"github.com/fairlead/fairlead/agent/policy/stored"
 	"github.com/fairlead/fairlead/agent/store"
+	"github.com/fairlead/fairlead/kernel/netns"
 	"github.com/fairlead/fairlead/kernel/nftable"
 	"github.com/fairlead/fairlead/kernel/reconcile"
 )
@@ -55,7 +59,6 @@ type Enforcer struct {
 	mu           sync.Mutex
 	active       bool // needed is closed
 	compiler     *policy.Compiler
-	podNetworks  []netip.Prefix           // that the compiler has
 	decide       *policy.Evaluator        // of the compiler's table; nil after a change
 	missing      map[string]bool          // resources that are not complete yet
 	inForce      bool                     // the kernel's table was up to date once
@@ -68,6 +71,8 @@ type Enforcer struct {
 
 	metrics  *metrics
 	statuses *statuses // nil: it writes none
+
+	isolated // see there
 }
 
 // New returns an Enforcer. It does not connect.
@@ -92,6 +97,7 @@ func New(o Options) *Enforcer {
 
 func newEnforcer(o Options, kinds []kind) *Enforcer {
 	e := &Enforcer{o: o, kinds: kinds, kick: make(chan struct{}, 1), cut: make(chan struct{}, 1), needed: make(chan struct{}), compiler: policy.New(o.Node), missing: map[string]bool{}, waiting: map[chan struct{}]string{}, metrics: newMetrics()}
+	e.networks, e.appeared = map[string]*Enforcer{}, make(chan struct{}, 1)
 	return e
 }
 
@@ -132,6 +138,8 @@ func (e *Enforcer) Run(ctx context.Context) error {
 		return fmt.Errorf("network policy: %w", err)
 	}
 	defer e.metrics.end()
+	e.startNetworks(func(n *Enforcer) { all.Go(func() { n.runIsolated(ctx) }) })
+	defer e.startNetworks(nil)
 	all.Go(func() { e.followAttachments(ctx) })
 	switch {
 	case e.o.Config != nil:
@@ -231,6 +239,7 @@ func (e *Enforcer) update(change func(*policy.Compiler)) {
 	if e.inForce && e.compiler.Pending() && len(e.events) < maxEvents {
 		e.events = append(e.events, began)
 	}
+	e.updateNetworks(change)
 	wake(e.kick)
 }
 
@@ -242,22 +251,14 @@ func wake(kick chan<- struct{}) {
 	}
 }
 
-// SetPodNetworks sets the networks that pods of the cluster have their addresses from.
-func (e *Enforcer) SetPodNetworks(list []netip.Prefix) {
-	e.mu.Lock()
-	same := slices.Equal(e.podNetworks, list)
-	e.podNetworks = list
-	e.mu.Unlock()
-	if !same {
-		e.update(func(c *policy.Compiler) { c.SetPodNetworks(list) })
-	}
-}
-
 // synced notes that all objects of a resource are known.
 func (e *Enforcer) synced(resource string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.missing, resource)
+	for _, n := range e.networks {
+		n.synced(resource)
+	}
 	wake(e.kick)
 }
 
@@ -297,7 +298,7 @@ func (e *Enforcer) loop(ctx context.Context, p *nftable.Programmer) {
 func (e *Enforcer) write(ctx context.Context, p *nftable.Programmer) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.missing) > 0 {
+	if len(e.missing) > 0 || !e.hasNamespace() {
 		return nil
 	}
 	table, changes := e.compiler.Table()
@@ -355,14 +356,42 @@ func (e *Enforcer) Problem() string {
 		return "the agent has not received since it started: " + strings.Join(missing, ", ")
 	case e.failure != nil:
 		return "the kernel did not accept the rules: " + e.failure.Error()
-	case !e.inForce:
+	case !e.inForce && e.hasNamespace():
 		return "the rules are not in the kernel yet"
 	}
-	return ""
+	return e.problemOfNetworks()
 }
 
-// Remove ends the enforcement of policy on this host. It reports whether there was a table.
+// Remove ends the enforcement of policy on this host, and in the namespaces of isolated networks. It reports whether there
+// was a table.
 func Remove(ctx context.Context) (existed bool, err error) {
+	paths, _ := filepath.Glob(local.NetnsPath("*")) // the pattern is valid
+	return removeFrom(ctx, paths)
+}
+
+// removeFrom removes the tables from the namespace of the calling thread and from others.
+func removeFrom(ctx context.Context, paths []string) (existed bool, err error) {
+	existed, err = removeHere(ctx)
+	for _, path := range paths {
+		ns, openErr := netns.Open(path)
+		if errors.Is(openErr, fs.ErrNotExist) {
+			continue
+		}
+		if openErr == nil {
+			openErr = ns.Do(func() error {
+				there, err := removeHere(ctx)
+				existed = existed || there
+				return err
+			})
+			ns.Close()
+		}
+		err = errors.Join(err, openErr)
+	}
+	return existed, err
+}
+
+// removeHere removes the tables from the namespace of the calling thread.
+func removeHere(ctx context.Context) (existed bool, err error) {
 	p, err := nftable.Open()
 	if err != nil {
 		return false, fmt.Errorf("network policy: %w", err)

@@ -81,6 +81,11 @@ func newMetrics() *metrics {
 	}
 }
 
+// forNetwork returns the metrics of an isolated network. Its packets are counted apart.
+func (m *metrics) forNetwork() *metrics {
+	return &metrics{failures: m.failures, repairs: m.repairs, delay: m.delay, tally: policy.NewTally(maxPolicies)}
+}
+
 // desc describes a metric whose value is computed on request.
 func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("fairlead_policy_"+name, help, labels, nil)
@@ -118,16 +123,36 @@ func (e *Enforcer) Collect(ch chan<- prometheus.Metric) {
 	for _, m := range []prometheus.Collector{e.metrics.failures, e.metrics.repairs, e.metrics.delay} {
 		m.Collect(ch)
 	}
-	e.metrics.packets(func(s policy.Series, n uint64) {
+	for s, n := range e.packets() {
 		ch <- prometheus.MustNewConstMetric(packets(), prometheus.CounterValue, float64(n), s.Kind, s.Namespace, s.Name, s.Direction, s.Verdict)
-	})
+	}
+}
+
+// packets returns the sums of all namespaces.
+func (e *Enforcer) packets() map[policy.Series]uint64 {
+	sums := map[policy.Series]uint64{}
+	add := func(s policy.Series, n uint64) { sums[s] += n }
+	e.metrics.packets(add)
+	for _, n := range e.allNetworks() {
+		n.metrics.packets(add)
+	}
+	return sums
 }
 
 func (e *Enforcer) gauges() []float64 {
+	out := e.ownGauges()
+	for _, n := range e.allNetworks() {
+		there := n.ownGauges()
+		out = []float64{min(out[0], there[0]), out[1] + there[1], max(out[2], there[2])}
+	}
+	return out
+}
+
+func (e *Enforcer) ownGauges() []float64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	inForce, changed := 0.0, 0.0
-	if e.inForce && e.failure == nil {
+	if (e.inForce || !e.hasNamespace()) && e.failure == nil {
 		inForce = 1
 	}
 	if !e.changed.IsZero() {

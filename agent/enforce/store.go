@@ -21,39 +21,52 @@ type storeFollower struct {
 	e         *Enforcer
 	documents map[string]stored.Document              // by key
 	endpoints map[string]map[string]*cluster.Endpoint // attachments by endpoint and key
+	changes   []func(*policy.Compiler)                // that the compilers do not have yet
 }
 
 func newStoreFollower(e *Enforcer) *storeFollower {
-	return &storeFollower{e, map[string]stored.Document{}, map[string]map[string]*cluster.Endpoint{}}
+	return &storeFollower{e, map[string]stored.Document{}, map[string]map[string]*cluster.Endpoint{}, nil}
 }
 
 // Reset implements store.Follower.
 func (f *storeFollower) Reset(list []store.Entry, _ int64) {
-	f.e.update(func(c *policy.Compiler) {
-		gone := map[string]bool{}
-		for key := range f.documents {
-			gone[key] = true
-		}
-		for _, e := range list {
-			delete(gone, e.Key)
-			f.set(c, e)
-		}
-		for key := range gone {
-			f.replace(c, key, stored.Document{})
-		}
-	})
+	gone := map[string]bool{}
+	for key := range f.documents {
+		gone[key] = true
+	}
+	for _, e := range list {
+		delete(gone, e.Key)
+		f.set(e)
+	}
+	for key := range gone {
+		f.replace(key, stored.Document{})
+	}
+	f.flush()
 	f.e.synced(storeContent)
 }
 
 // Change implements store.Follower.
 func (f *storeFollower) Change(b store.Batch) {
+	for _, ev := range b.Events {
+		if ev.Deleted {
+			f.replace(ev.Key, stored.Document{})
+		} else {
+			f.set(ev.Entry)
+		}
+	}
+	f.flush()
+}
+
+// do adds a change for each network's compiler.
+func (f *storeFollower) do(change func(*policy.Compiler)) { f.changes = append(f.changes, change) }
+
+// flush makes the changes.
+func (f *storeFollower) flush() {
+	list := f.changes
+	f.changes = nil
 	f.e.update(func(c *policy.Compiler) {
-		for _, ev := range b.Events {
-			if ev.Deleted {
-				f.replace(c, ev.Key, stored.Document{})
-			} else {
-				f.set(c, ev.Entry)
-			}
+		for _, change := range list {
+			change(c)
 		}
 	})
 }
@@ -64,17 +77,17 @@ func (f *storeFollower) Away(error) {}
 // Back implements store.Follower.
 func (f *storeFollower) Back() {}
 
-func (f *storeFollower) set(c *policy.Compiler, e store.Entry) {
+func (f *storeFollower) set(e store.Entry) {
 	d, err := stored.Decode(e.Key, e.Value)
 	if err != nil {
 		f.e.o.Log.Error("network policy does not use a document in the store", "error", err)
 		return
 	}
-	f.replace(c, e.Key, d)
+	f.replace(e.Key, d)
 }
 
 // replace puts a document in the place of the last one of its key. An empty one deletes it.
-func (f *storeFollower) replace(c *policy.Compiler, key string, now stored.Document) {
+func (f *storeFollower) replace(key string, now stored.Document) {
 	old := f.documents[key]
 	if reflect.DeepEqual(old, now) {
 		return
@@ -85,29 +98,30 @@ func (f *storeFollower) replace(c *policy.Compiler, key string, now stored.Docum
 	}
 	switch {
 	case now.Namespace != nil:
-		c.SetNamespace(now.Namespace.Name, now.Namespace.Labels)
+		f.do(func(c *policy.Compiler) { c.SetNamespace(now.Namespace.Name, now.Namespace.Labels) })
 	case old.Namespace != nil: // its containers may remain
-		c.SetNamespace(old.Namespace.Name, map[string]string{corev1.LabelMetadataName: old.Namespace.Name})
+		name := old.Namespace.Name
+		f.do(func(c *policy.Compiler) { c.SetNamespace(name, map[string]string{corev1.LabelMetadataName: name}) })
 	case now.Policy != nil:
-		c.SetNetworkPolicy(now.Policy)
+		f.do(func(c *policy.Compiler) { c.SetNetworkPolicy(now.Policy) })
 	case old.Policy != nil:
-		c.DeletePolicy(policy.NetworkPolicyID(old.Policy.Namespace, old.Policy.Name))
+		f.do(func(c *policy.Compiler) { c.DeletePolicy(policy.NetworkPolicyID(old.Policy.Namespace, old.Policy.Name)) })
 	case now.ClusterPolicy != nil:
-		c.SetClusterPolicy(now.ClusterPolicy)
+		f.do(func(c *policy.Compiler) { c.SetClusterPolicy(now.ClusterPolicy) })
 	case old.ClusterPolicy != nil:
-		c.DeletePolicy(policy.ClusterPolicyID(old.ClusterPolicy.Name))
+		f.do(func(c *policy.Compiler) { c.DeletePolicy(policy.ClusterPolicyID(old.ClusterPolicy.Name)) })
 	case now.Endpoint != nil || old.Endpoint != nil:
-		f.attachment(c, key, old.Endpoint, nil)
-		f.attachment(c, key, nil, now.Endpoint)
+		f.attachment(key, old.Endpoint, nil)
+		f.attachment(key, nil, now.Endpoint)
 	case now.Node != nil && now.Node.Name != f.e.o.Node:
-		c.SetNode(stored.NodeOf(now.Node))
+		f.do(func(c *policy.Compiler) { c.SetNode(stored.NodeOf(now.Node)) })
 	case old.Node != nil && old.Node.Name != f.e.o.Node:
-		c.DeleteNode(old.Node.Name)
+		f.do(func(c *policy.Compiler) { c.DeleteNode(old.Node.Name) })
 	}
 }
 
 // attachment removes or adds an attachment of a container of another host.
-func (f *storeFollower) attachment(c *policy.Compiler, key string, old, now *cluster.Endpoint) {
+func (f *storeFollower) attachment(key string, old, now *cluster.Endpoint) {
 	a := now
 	if a == nil {
 		a = old
@@ -128,9 +142,12 @@ func (f *storeFollower) attachment(c *policy.Compiler, key string, old, now *clu
 	}
 	if len(f.endpoints[of]) == 0 {
 		delete(f.endpoints, of)
-		c.DeleteEndpoint(namespace, name)
+		f.do(func(c *policy.Compiler) { c.DeleteEndpoint(namespace, name) })
 		return
 	}
-	c.AddNamespace(namespace)
-	c.SetEndpoint(stored.EndpointOf(f.endpoints[of]))
+	e := stored.EndpointOf(f.endpoints[of])
+	f.do(func(c *policy.Compiler) {
+		c.AddNamespace(namespace)
+		c.SetEndpoint(e)
+	})
 }

@@ -146,3 +146,48 @@ func TestPolicyStore(t *testing.T) {
 		t.Errorf("policy list:\n%s", out)
 	}
 }
+
+// TestPolicyInIsolatedNetworks enforces policies in two isolated networks with the same addresses, and between peers.
+func TestPolicyInIsolatedNetworks(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1, 1, vxlanNet, "--policy-enabled", "true", "--policy-directory", "/run/policies")
+	n := c.Nodes[0]
+	_, err := n.Run(t.Context(), "mkdir", "/run/policies")
+	must(t, err)
+	policyFile(t, n, "db.yaml", "policy: db\nfor: app=db\nin:\n- from: app=web\n- from: 10.1.0.0/24\n")
+	isolatedNets(t, c, "blue --isolated --subnet 10.0.0.0/26 --subnet fd00:1::/122 --peer green", "red --isolated --subnet 10.0.0.0/26 --subnet fd00:1::/122",
+		"green --isolated --subnet 10.1.0.0/24 --peer blue")
+	for _, network := range []string{"blue", "red", "green"} {
+		must(t, n.Configure(network, fmt.Sprintf(`{"type": "fairlead-net", "network": %q, "antiSpoof": true}, {"type": "fairlead-policy"}`, network)))
+	}
+	blueDB, redWeb := labelled(t, n, "blue-db", "blue", "app:db"), labelled(t, n, "red-web", "red", "app:web")
+	blueOther, redDB := labelled(t, n, "blue-other", "blue", "app:other"), labelled(t, n, "red-db", "red", "app:db")
+	if blueDB != redWeb || blueOther != redDB {
+		t.Fatalf("the networks do not have the same addresses: %v, %v, %v, %v", blueDB, redWeb, blueOther, redDB)
+	}
+	labelled(t, n, "blue-web", "blue", "app:web")
+	labelled(t, n, "green-other", "green", "app:other")
+	wantNoReach(t, n, "blue-other", blueDB) // in force when ADD returns
+	wantReach(t, n, "blue-web", blueDB)
+	wantReach(t, n, "red-web", redDB) // it has the address of blue-db
+	wantReach(t, n, "blue-db", blueOther)
+	wantReach(t, n, "green-other", blueDB) // by its address
+
+	// Another policy cuts what is going on, and other software does not open anything.
+	policyFile(t, n, "db.yaml", "policy: db\nfor: app=db\nin: []\n")
+	wantBlocked(t, n, "blue-web", blueDB)
+	wantBlocked(t, n, "green-other", blueDB)
+	wantBlocked(t, n, "red-web", redDB)
+	_, err = n.Run(t.Context(), "ip", "netns", "exec", "fairlead-blue", "nft", "flush", "ruleset")
+	must(t, err)
+	wantBlocked(t, n, "blue-web", blueDB)
+
+	// DEL leaves no address.
+	for _, x := range [][2]string{{"blue", "blue-db"}, {"blue", "blue-web"}, {"blue", "blue-other"}} {
+		_, err := n.Fairlead(t.Context(), "del", x[0], x[1])
+		must(t, err)
+	}
+	if out, err := n.Run(t.Context(), "ip", "netns", "exec", "fairlead-blue", "nft", "list", "map", "inet", "fairlead-policy", "ingress4"); err != nil || strings.Contains(out, ": goto") {
+		t.Errorf("addresses are left after DEL: %v\n%s", err, out)
+	}
+}

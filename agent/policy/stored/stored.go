@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -121,7 +122,7 @@ func Decode(key string, value []byte) (Document, error) {
 // network, whose addresses other networks may use, too.
 func EndpointName(e *cluster.Endpoint) (namespace, name string, ok bool) {
 	namespace, name, ok = strings.Cut(e.Pod, "/")
-	return namespace, name + "@" + e.Node, ok && e.Network == cluster.DefaultNetwork
+	return namespace, name + "@" + e.Node, ok
 }
 
 // EndpointOf returns the endpoint with several attachments, which have one name.
@@ -131,7 +132,14 @@ func EndpointOf(attachments map[string]*cluster.Endpoint) *policy.Endpoint {
 		a := attachments[key]
 		out.Namespace, out.Name, _ = EndpointName(a)
 		out.Node, out.Labels = a.Node, a.Labels
-		out.Addresses = append(out.Addresses, a.IPs...)
+		if a.Network == cluster.DefaultNetwork {
+			out.Addresses = append(out.Addresses, a.IPs...)
+			continue
+		}
+		if out.Isolated == nil {
+			out.Isolated = map[string][]netip.Addr{}
+		}
+		out.Isolated[a.Network] = append(out.Isolated[a.Network], a.IPs...)
 	}
 	return out
 }

@@ -1,0 +1,255 @@
+package enforce
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"net/netip"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/agent/policy"
+	"github.com/fairlead/fairlead/kernel/netns"
+)
+
+// isolated is the part of an Enforcer for isolated networks. Each has a network namespace and a table of its own on a node,
+// and an Enforcer, which gets all changes from that of the host.
+type isolated struct {
+	networks map[string]*Enforcer // of the host's Enforcer: by network
+	start    func(*Enforcer)      // of the host's Enforcer: runs one of these; nil: nothing runs yet, or any more
+	cluster  map[string]Network   // of the host's Enforcer: the cluster's networks
+
+	network  string                  // "": the host
+	ns       *netns.Handle           // that the rules are in; nil: none
+	leave    context.CancelCauseFunc // ends the work in that namespace
+	appeared chan struct{}           // there may be a namespace again
+}
+
+// namespaceEvery is the interval between looks whether a network has its namespace still. Meanwhile, the Enforcer keeps the
+// former one from ending.
+const namespaceEvery = 200 * time.Millisecond
+
+var errNamespaceGone = errors.New("the network's namespace has gone")
+
+// startNetworks sets how to run the Enforcers of isolated networks, and runs those that exist.
+func (e *Enforcer) startNetworks(start func(*Enforcer)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.start = start
+	for _, n := range e.networks {
+		if start != nil {
+			start(n)
+		}
+	}
+}
+
+// ofNetwork returns the Enforcer of an isolated network, or the host's for "". Without policies, the host's is for all.
+func (e *Enforcer) ofNetwork(network string) *Enforcer {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if network == "" || !e.active {
+		return e
+	}
+	return e.addNetwork(network)
+}
+
+// addNetwork returns the Enforcer of an isolated network, and creates it if necessary. The caller holds the lock.
+func (e *Enforcer) addNetwork(network string) *Enforcer {
+	n := e.networks[network]
+	if n != nil {
+		return n
+	}
+	o := e.o
+	o.Log = o.Log.With("network", network)
+	n = newEnforcer(o, nil)
+	n.network, n.active, n.missing, n.unwritten = network, true, maps.Clone(e.missing), true
+	n.compiler, n.metrics = e.compiler.ForNetwork(network, e.cluster[network].Peers), e.metrics.forNetwork()
+	n.compiler.SetPodNetworks(e.subnets(network))
+	e.networks[network] = n
+	if e.start != nil {
+		e.start(n)
+	}
+	return n
+}
+
+// updateNetworks changes the worlds of isolated networks like the host's. The caller holds the lock of the host's Enforcer.
+func (e *Enforcer) updateNetworks(change func(*policy.Compiler)) {
+	if e.network != "" {
+		return
+	}
+	for network := range e.compiler.LocalNetworks() {
+		e.addNetwork(network)
+	}
+	for _, n := range e.networks {
+		n.update(change)
+	}
+}
+
+// Network is a network of the cluster.
+type Network struct {
+	Subnets []netip.Prefix // that pods have their addresses from
+	Peers   []string       // of an isolated network: those that it reaches, whose pods are peers in its rules
+}
+
+// SetNetworks sets the cluster's networks: the default network by the name "", and isolated ones.
+func (e *Enforcer) SetNetworks(all map[string]Network) {
+	e.mu.Lock()
+	same := reflect.DeepEqual(all, e.cluster)
+	e.cluster = all
+	e.mu.Unlock()
+	if same {
+		return
+	}
+	e.update(func(c *policy.Compiler) { c.SetPodNetworks(e.subnets(c.Network())) })
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for network, n := range e.networks {
+		n.update(func(c *policy.Compiler) { c.SetPeers(all[network].Peers, e.compiler) })
+	}
+}
+
+// subnets returns the subnets of a network and its peers. The caller holds the lock of the host's Enforcer.
+func (e *Enforcer) subnets(network string) []netip.Prefix {
+	out := slices.Clone(e.cluster[network].Subnets)
+	for _, p := range e.cluster[network].Peers {
+		out = append(out, e.cluster[p].Subnets...)
+	}
+	return out
+}
+
+// allNetworks returns the Enforcers of isolated networks, sorted by name.
+func (e *Enforcer) allNetworks() (out []*Enforcer) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, network := range slices.Sorted(maps.Keys(e.networks)) {
+		out = append(out, e.networks[network])
+	}
+	return out
+}
+
+// claims returns the IDs of the attachments that have claims, in all networks.
+func (e *Enforcer) claims() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	ids := e.compiler.Claims()
+	for _, n := range e.networks {
+		ids = append(ids, n.claims()...)
+	}
+	return ids
+}
+
+// hasNamespace reports whether there is a namespace for the rules. The caller holds the lock.
+func (e *Enforcer) hasNamespace() bool { return e.network == "" || e.ns != nil }
+
+// problemOfNetworks says why policy is not in force in an isolated network. The caller holds the lock.
+func (e *Enforcer) problemOfNetworks() string {
+	for _, network := range slices.Sorted(maps.Keys(e.networks)) {
+		if p := e.networks[network].Problem(); p != "" {
+			return "network " + network + ": " + p
+		}
+	}
+	return ""
+}
+
+// runIsolated keeps policy in force in an isolated network until the context ends, whenever the network has a namespace on
+// this node.
+func (e *Enforcer) runIsolated(ctx context.Context) {
+	t := time.NewTicker(lookEvery)
+	defer t.Stop()
+	for ctx.Err() == nil {
+		err := e.runInNamespace(ctx)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNamespaceGone) || ctx.Err() != nil {
+			err = nil
+		}
+		e.failed(err)
+		select {
+		case <-ctx.Done():
+		case <-t.C:
+		case <-e.appeared:
+		}
+	}
+}
+
+// failed notes why the Enforcer does not work in its namespace.
+func (e *Enforcer) failed(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err != nil && (e.failure == nil || e.failure.Error() != err.Error()) {
+		e.o.Log.Error("network policy is not in force", "error", err)
+	}
+	e.failure = err
+}
+
+// runInNamespace works in the namespace that the network has now, until it has another.
+func (e *Enforcer) runInNamespace(ctx context.Context) error {
+	ns, err := netns.Open(local.NetnsPath(e.network))
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	var s *sockets
+	err = ns.Do(func() (err error) {
+		if s, err = openSockets(); err == nil {
+			err = e.metrics.begin()
+		}
+		return err
+	})
+	if s != nil {
+		defer s.close()
+	}
+	if err != nil {
+		return err
+	}
+	defer e.metrics.end()
+	ctx, leave := context.WithCancelCause(ctx)
+	e.enter(ns, leave)
+	defer e.enter(nil, nil)
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer leave(nil)
+	all.Go(func() { e.watchNamespace(ctx) })
+	return e.program(ctx, s)
+}
+
+// enter notes the namespace whose rules the Enforcer writes from now on.
+func (e *Enforcer) enter(ns *netns.Handle, leave context.CancelCauseFunc) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.ns, e.leave, e.inForce, e.failure = ns, leave, false, nil
+	e.disturbed.Store(true)
+	wake(e.kick)
+}
+
+func (e *Enforcer) watchNamespace(ctx context.Context) {
+	for sleep(ctx, namespaceEvery) {
+		e.checkNamespace()
+	}
+}
+
+// checkNamespace ends the work in a namespace that the network does not have any more. Policy is not in force then, until
+// the rules are in the next one.
+func (e *Enforcer) checkNamespace() {
+	if e.network == "" {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ns == nil {
+		wake(e.appeared)
+		return
+	}
+	now, err := netns.Open(local.NetnsPath(e.network))
+	if err == nil {
+		defer now.Close()
+	}
+	if err == nil && now.SameAs(e.ns) || err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	e.ns, e.inForce = nil, false
+	e.leave(errNamespaceGone)
+	wake(e.appeared)
+}
