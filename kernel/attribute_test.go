@@ -297,6 +297,7 @@ func linkSituations() []situation {
 		}, changes: []change{
 			{attrs: "Bridge.Netfilter", do: []string{"ip link set br0 type bridge nf_call_iptables 0"}, want: []string{"does not send packets between its ports through the host's rules"}},
 			{attrs: "Bridge.Netfilter", do: []string{"ip link set br0 type bridge nf_call_ip6tables 0"}, want: []string{"does not send packets between its ports through the host's rules"}},
+			{attrs: "Bridge.Netfilter", do: []string{"sysctl -qw net.bridge.bridge-nf-filter-vlan-tagged=0"}, want: []string{"does not send packets with VLAN tags through the host's rules"}},
 		}},
 		{name: "VLANs", needs: []string{"bridge VLAN filtering"}, objects: func(t *testing.T) kernel.Objects {
 			list := pair(&kernel.PortVLAN{Link: hostEnd, First: 1, Last: 1, Delete: true},

@@ -146,7 +146,8 @@ func (b *Bridge) lacks(l *LinkInfo, options ...uint16) bool {
 	})
 }
 
-// The kernel passes tagged packets by without this key, and a bridge that filters VLANs tags all of them.
+// The kernel passes tagged packets by without this key: all packets of a bridge that filters VLANs, and those that a
+// container tags. The receiver takes a packet with a priority tag, VLAN 0, for one without a tag.
 const taggedNetfilter = "net/bridge/bridge-nf-filter-vlan-tagged"
 
 // enableNetfilter prepares the host for a bridge whose packets pass its rules.
@@ -159,7 +160,7 @@ func (b *Bridge) enableNetfilter() error {
 		return fmt.Errorf("bridge %s: packets between its ports cannot pass the host's rules, because the kernel module br_netfilter is not loaded: "+
 			`run "modprobe br_netfilter", and add it to /etc/modules-load.d for the next boot`, b.Name)
 	}
-	if err != nil || !b.VLANFiltering || have == "1" {
+	if err != nil || have == "1" {
 		return err
 	}
 	return writeSysctl(taggedNetfilter, "1", false)
@@ -219,6 +220,9 @@ func (b *Bridge) diff(e *Engine) ([]string, error) {
 	}
 	if b.lacks(l, brNetfilterIPv4, brNetfilterIPv6) {
 		d = append(d, "does not send packets between its ports through the host's rules")
+	}
+	if have, err := readSysctl(taggedNetfilter); b.Netfilter && (err != nil || have != "1") {
+		d = append(d, "does not send packets with VLAN tags through the host's rules")
 	}
 	if b.ownsMAC(l) {
 		d = append(d, unequal("address", l.MAC, b.MAC)...)

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"fmt"
+	"net/netip"
 )
 
 // Parse reads a hardware address of six bytes, with colons, dashes, or as three groups with dots.
@@ -55,4 +56,14 @@ func Format(raw []byte) string {
 		b = hex.AppendEncode(b, []byte{c})
 	}
 	return string(b)
+}
+
+// LinkLocal returns the link-local address that the kernel derives from a hardware address by default (RFC 4291,
+// appendix A). It returns the unspecified address for anything that is not a hardware address.
+func LinkLocal(mac string) netip.Addr {
+	hw, err := Parse(mac)
+	if err != nil {
+		return netip.IPv6Unspecified()
+	}
+	return netip.AddrFrom16([16]byte{0xfe, 0x80, 8: hw[0] ^ 2, hw[1], hw[2], 0xff, 0xfe, hw[3], hw[4], hw[5]})
 }

@@ -159,7 +159,7 @@ func pinnedRules(protocol string) []string {
 func (p pins) own(mac string, dhcp bool) kernel.Objects {
 	list := kernel.Objects{p.element(pinnedMACs, "ether_addr", mac)}
 	if p.family != "arp" {
-		list = append(list, p.address(linkLocal(mac))...)
+		list = append(list, p.address(hwaddr.LinkLocal(mac))...)
 	}
 	if dhcp {
 		list = append(list, p.element(pinnedDHCP, "", ""))
@@ -188,14 +188,4 @@ func pinAddresses(a *plugin.Attachment, port string, r *cni.Result, families ...
 		}
 	}
 	return list
-}
-
-// linkLocal returns the link-local address that the kernel derives from a hardware address by default (RFC 4291,
-// appendix A).
-func linkLocal(mac string) netip.Addr {
-	hw, err := hwaddr.Parse(mac)
-	if err != nil || len(hw) != 6 {
-		return netip.IPv6Unspecified()
-	}
-	return netip.AddrFrom16([16]byte{0xfe, 0x80, 8: hw[0] ^ 2, hw[1], hw[2], 0xff, 0xfe, hw[3], hw[4], hw[5]})
 }
