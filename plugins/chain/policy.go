@@ -15,6 +15,7 @@ import (
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/wire"
 	"github.com/fairlead/fairlead/internal/bootid"
+	"github.com/fairlead/fairlead/internal/hwaddr"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/skel"
@@ -67,26 +68,37 @@ func readPolicy(args *skel.CmdArgs, needsPrev bool) (*policyConf, error) {
 	c.endpoint.Name, _ = pod.Get("K8S_POD_NAME")
 	c.endpoint.UID, _ = pod.Get("K8S_POD_UID")
 	c.endpoint.Addresses = containerAddrs(c.prev)
-	if c.endpoint.Isolated, err = c.isolated(); err != nil {
+	if err := c.readRecord(); err != nil {
 		return nil, err
 	}
 	c.endpoint.Labels, err = c.labels(pod)
 	return c, err
 }
 
-// isolated returns the isolated network that the attachment is in, or "". Its record has the namespace that is the host
-// for the network.
-func (c *policyConf) isolated() (string, error) {
+// readRecord reads from the attachment's record where its packets are forwarded: in the host's namespace or in that of an
+// isolated network, and by routes or on a bridge. On a bridge, containers also reach each other by link-local addresses.
+func (c *policyConf) readRecord() error {
+	if !c.applies() {
+		return nil
+	}
 	o := kernel.Owner{Network: c.Name, ContainerID: c.endpoint.ContainerID, IfName: c.endpoint.IfName}
 	r, err := attach.Open("").Read(o)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil // another project's plugin attached the container
+		return nil // another project's plugin attached the container
 	}
 	if err != nil {
-		return "", err
+		return err
 	}
-	network, _ := local.IsolatedNetwork(r.Host)
-	return network, nil
+	c.endpoint.Isolated, _ = local.IsolatedNetwork(r.Host)
+	if r.Last("bridge") < 0 {
+		return nil
+	}
+	for _, i := range c.prev.Interfaces {
+		if a := hwaddr.LinkLocal(i.Mac); i.Sandbox != "" && !a.IsUnspecified() {
+			c.endpoint.Addresses = append(c.endpoint.Addresses, a)
+		}
+	}
+	return nil
 }
 
 // applies reports whether policy can apply to the container.
