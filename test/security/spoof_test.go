@@ -143,21 +143,37 @@ func packetSize(i int) int { return 300 + i }
 func (m *machine) addCounters(plugin string, n int) {
 	families := map[string]string{"bridge": "prerouting"}
 	if plugin == "ptp" {
-		families = map[string]string{"inet": "prerouting", "arp": "input"}
+		families = ipHooks()
 	}
+	for _, script := range counters(families, n) {
+		kerneltest.Run(m.T, "nft", script)
+	}
+}
+
+// ipHooks are the hooks where IP packets and ARP arrive, by family.
+func ipHooks() map[string]string { return map[string]string{"inet": "prerouting", "arp": "input"} }
+
+// counters returns nft's commands for rules that count packets by their size.
+func counters(families map[string]string, n int) (scripts []string) {
 	for family, hook := range families {
 		script := fmt.Sprintf("add table %[1]s probe; add chain %[1]s probe c { type filter hook %s priority -200; }", family, hook)
 		for i := range n {
 			script += fmt.Sprintf("; add rule %s probe c meta length %d counter", family, packetSize(i))
 		}
-		kerneltest.Run(m.T, "nft", script)
+		scripts = append(scripts, script)
 	}
+	return scripts
 }
 
 // passed returns the sizes of the packets that passed.
 func (m *machine) passed() map[int]bool {
+	return counted(kerneltest.Run(m.T, "nft", "list", "ruleset"))
+}
+
+// counted returns the sizes of the packets that rules have counted.
+func counted(ruleset string) map[int]bool {
 	out := map[int]bool{}
-	for line := range strings.Lines(kerneltest.Run(m.T, "nft", "list", "ruleset")) {
+	for line := range strings.Lines(ruleset) {
 		var size, packets int
 		if n, _ := fmt.Sscanf(strings.TrimSpace(line), "meta length %d counter packets %d", &size, &packets); n == 2 && packets > 0 {
 			out[size] = true
