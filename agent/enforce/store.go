@@ -105,7 +105,9 @@ func (f *storeFollower) replace(key string, now stored.Document) {
 	case now.Policy != nil:
 		f.do(func(c *policy.Compiler) { c.SetNetworkPolicy(now.Policy) })
 	case old.Policy != nil:
-		f.do(func(c *policy.Compiler) { c.DeletePolicy(policy.NetworkPolicyID(old.Policy.Namespace, old.Policy.Name)) })
+		f.do(func(c *policy.Compiler) {
+			c.DeletePolicy(policy.NetworkPolicyID(old.Policy.Namespace, old.Policy.Name))
+		})
 	case now.ClusterPolicy != nil:
 		f.do(func(c *policy.Compiler) { c.SetClusterPolicy(now.ClusterPolicy) })
 	case old.ClusterPolicy != nil:

@@ -118,8 +118,7 @@ func Decode(key string, value []byte) (Document, error) {
 }
 
 // EndpointName returns the name of the endpoint that an attachment belongs to. Containers of two nodes may have one name,
-// so the node is part of it. ok is false for an attachment without the plugin fairlead-policy, and for one to an isolated
-// network, whose addresses other networks may use, too.
+// so the node is part of it. ok is false for an attachment without the plugin fairlead-policy.
 func EndpointName(e *cluster.Endpoint) (namespace, name string, ok bool) {
 	namespace, name, ok = strings.Cut(e.Pod, "/")
 	return namespace, name + "@" + e.Node, ok
