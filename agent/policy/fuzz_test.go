@@ -284,3 +284,34 @@ func differences[T any](from, to []*T, name func(*T) string, add func(func()), s
 		add(func() { remove(x) })
 	}
 }
+
+// TestNamespaceGoes deletes a namespace with its pods and policies, in every order that the API may deliver. The rest of the
+// world is as if the namespace had never existed.
+func TestNamespaceGoes(t *testing.T) {
+	t.Parallel()
+	seed := rand.Uint64()
+	for i := range rounds(t, 200) {
+		r := rand.New(rand.NewPCG(seed, uint64(i)))
+		w := policytest.Random(r, policytest.Small)
+		going := w.Endpoints[0].Namespace
+		rest := *w
+		rest.Namespaces = maps.Clone(w.Namespaces)
+		delete(rest.Namespaces, going)
+		rest.Endpoints = slices.DeleteFunc(slices.Clone(w.Endpoints), func(e *policy.Endpoint) bool { return e.Namespace == going })
+		rest.Policies = slices.DeleteFunc(slices.Clone(w.Policies), func(p *networkingv1.NetworkPolicy) bool { return p.Namespace == going })
+		node := w.Endpoints[0].Node
+		c := policy.New(node)
+		move(r, c, &policy.World{}, both(w, node))
+		table, _ := c.Table()
+		copied := clone(table)
+		move(r, c, both(w, node), both(&rest, node))
+		table, changes := c.Table()
+		replay(copied, table, changes)
+		want := text(policy.Compile(both(&rest, node), node))
+		for name, have := range map[string]string{"table": text(table), "list of changes": text(copied)} {
+			if have != want {
+				t.Fatalf("seed %d, world %d: the %s differs:\n%s", seed, i, name, kerneltest.Diff(want, have))
+			}
+		}
+	}
+}
