@@ -37,7 +37,21 @@ type builder struct {
 const (
 	egressHook  = "type filter hook forward priority -10"
 	ingressHook = "type filter hook forward priority -9"
+	nodeHook    = "type filter hook input priority -10"
 )
+
+// baseChain returns the name of the base chain for a direction or toNode.
+func baseChain(i int) string {
+	if i == toNode {
+		return "node"
+	}
+	return direction(i).String()
+}
+
+// baseHooks are the hooks of the base chains.
+func baseHooks() map[string]string {
+	return map[string]string{baseChain(int(egress)): egressHook, baseChain(int(ingress)): ingressHook, baseChain(toNode): nodeHook}
+}
 
 // discovery are the ICMPv6 messages without which IPv6 does not work: RFC 4861, RFC 2710 and RFC 3810. A bridge whose
 // packets pass netfilter forwards them, and policy does not apply to them.
@@ -52,34 +66,39 @@ func (c *Compiler) addBase() {
 	for _, name := range discovery {
 		c.setKey(discoverySet, name, "")
 	}
-	for _, d := range []direction{ingress, egress} {
-		hook, field := ingressHook, "daddr"
-		if d == egress {
-			hook, field = egressHook, "saddr"
+	for i := range toNode + 1 {
+		field := "saddr"
+		if i == int(ingress) {
+			field = "daddr"
 		}
 		rules := []nftable.Rule{{Text: "ct state established,related accept"}, {Text: "icmpv6 type @" + discoverySet + " accept"}}
 		for f, ip := range [2]string{"ip", "ip6"} {
-			c.set(mapOf(d, f), addrTypes[f]+" : verdict", false)
+			c.set(mapFor(i, f), addrTypes[f]+" : verdict", false)
 			c.set(selfSet(f), addrTypes[f]+" . "+addrTypes[f], false)
 			rules = append(rules, nftable.Rule{Text: ip + " saddr . " + ip + " daddr @" + selfSet(f) + " accept"},
-				nftable.Rule{Text: ip + " " + field + " vmap @" + mapOf(d, f)})
+				nftable.Rule{Text: ip + " " + field + " vmap @" + mapFor(i, f)})
 		}
-		c.setChain(d.String(), &nftable.Chain{Hook: hook, Rules: rules})
+		c.setChain(baseChain(i), &nftable.Chain{Hook: baseHooks()[baseChain(i)], Rules: rules})
 	}
 	c.addDrops()
 }
 
 // profileChain returns the chain for the policies of each tier. The rules of ClusterNetworkPolicies are in it, or in a
 // second chain for what comes after Pass. Each NetworkPolicy has a chain of its own.
-func (c *Compiler) profileChain(d direction, ids [tiers][]string) string {
+func (c *Compiler) profileChain(i int, ids [tiers][]string) string {
 	admin, network, baseline := ids[adminTier], ids[networkTier], ids[baselineTier]
 	if len(admin)+len(network)+len(baseline) == 0 {
 		return ""
 	}
-	name := d.String() + "-" + hash(strings.Join(slices.Concat(admin, []string{"/"}, network, baseline), "\n"))
+	d := directionOf(i)
+	name := d.String() + "-"
+	if i == toNode {
+		name += "node-"
+	}
+	name += hash(strings.Join(slices.Concat(admin, []string{"/"}, network, baseline), "\n"))
 	if len(admin) > 0 {
-		next := c.profileChain(d, [tiers][]string{nil, network, baseline})
-		return c.chain(name, admin, func(b *builder) { b.tier(d, admin, "goto ", next) })
+		next := c.profileChain(i, [tiers][]string{nil, network, baseline})
+		return c.chain(name, admin, func(b *builder) { b.tier(i, admin, "goto ", next) })
 	}
 	if len(network) > 0 {
 		return c.chain(name, nil, func(b *builder) {
@@ -89,7 +108,7 @@ func (c *Compiler) profileChain(d direction, ids [tiers][]string) string {
 			b.drop(d, noRule+": "+strings.ReplaceAll(strings.Join(network, ", "), networkPolicyPrefix, ""))
 		})
 	}
-	return c.chain(name, baseline, func(b *builder) { b.tier(d, baseline, "", "") })
+	return c.chain(name, baseline, func(b *builder) { b.tier(i, baseline, "", "") })
 }
 
 // policyChain returns the chain of a NetworkPolicy's rules for a direction.
@@ -104,7 +123,8 @@ func (c *Compiler) policyChain(d direction, id string) string {
 }
 
 // tier writes the rules of ClusterNetworkPolicies, and then goes on to the next chain, if there is one.
-func (b *builder) tier(d direction, ids []string, verb, next string) {
+func (b *builder) tier(i int, ids []string, verb, next string) {
+	d := directionOf(i)
 	onward := "accept"
 	if next != "" {
 		onward = verb + next
@@ -123,7 +143,7 @@ func (b *builder) tier(d direction, ids []string, verb, next string) {
 			case pass:
 				verdict = "counter " + onward
 			}
-			if r.action != accept && len(r.pods) > 0 && len(b.c.podNetworks) > 0 {
+			if i != toNode && r.action != accept && len(r.pods) > 0 && len(b.c.podNetworks) > 0 {
 				b.dropUnknown(d, id, r)
 			}
 			b.match(d, r, verdict, id+" "+r.name)

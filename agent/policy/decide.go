@@ -49,6 +49,15 @@ func (v *Evaluator) Decide(p Packet) (out Decision, err error) {
 	return out, nil
 }
 
+// DecideToNode returns what the table does with the first packet of a connection from an endpoint to its own node.
+func (v *Evaluator) DecideToNode(p Packet) (out Decision, err error) {
+	e := v.evaluate(p)
+	verdict, err := e.chain(baseChain(toNode))
+	out.Because[egress] = e.comment
+	out.Allowed = verdict != "drop"
+	return out, err
+}
+
 // Restricts reports whether policy applies to any endpoint of the node. If not, every packet is allowed.
 func (v *Evaluator) Restricts() bool {
 	n := 0

@@ -41,12 +41,16 @@ func (w *World) explain(p Packet, d direction) (allowed bool, why string, err er
 	switch {
 	case e == nil:
 		return true, fmt.Sprintf("%s is no pod: policy does not apply", a), nil
-	case w.onNode(e.Node, p.Src) || w.onNode(e.Node, p.Dst):
-		return true, "a pod and its node always reach each other", nil
+	case w.onNode(e.Node, p.Src):
+		return true, "a node always reaches its pods", nil
 	case w.EndpointOf(p.Src) == w.EndpointOf(p.Dst):
 		return true, "a pod always reaches itself", nil
 	}
-	x, err := decideAt(Compile(w, e.Node), p, d, EndpointKey(e.Namespace, e.Name))
+	base := int(d)
+	if w.onNode(e.Node, p.Dst) {
+		base = toNode
+	}
+	x, err := decideAt(Compile(w, e.Node), p, base, EndpointKey(e.Namespace, e.Name))
 	if !x.allowed && parseComment(x.rule).Isolated { // the comment may be too short for all of them
 		x.why = noRule + ": " + strings.Join(w.isolating(e, d), ", ")
 	}
@@ -69,12 +73,14 @@ type decided struct {
 }
 
 // decideAt returns what a node's rules decide for one of its endpoints.
-func decideAt(t *nftable.Table, p Packet, d direction, name string) (decided, error) {
-	v := NewEvaluator(t).evaluate(p)
-	verdict, err := v.chain(d.String())
+func decideAt(t *nftable.Table, p Packet, base int, name string) (decided, error) {
+	v, d := NewEvaluator(t).evaluate(p), directionOf(base)
+	verdict, err := v.chain(baseChain(base))
 	x := decided{allowed: verdict != "drop", rule: v.comment, why: v.comment}
 	switch {
 	case x.rule != "":
+	case base == toNode && !hasElement(t, mapFor(base, familyOf(p.Src)), p.Src.String()):
+		x.why = "no ClusterNetworkPolicy selects " + name + ", and NetworkPolicies allow a pod to reach its own node"
 	case !hasElement(t, mapOf(d, familyOf(p.end(d))), p.end(d).String()):
 		x.why = "no policy selects " + name
 	default:

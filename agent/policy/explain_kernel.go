@@ -56,7 +56,7 @@ func (k *Kernel) Explain(w *World, p Packet) (out KernelExplanation, err error) 
 
 // check returns an error if other chains than those of policy see packets.
 func (k *Kernel) check() error {
-	hooks := map[string]string{egress.String(): egressHook, ingress.String(): ingressHook}
+	hooks := baseHooks()
 	for name, c := range k.Table.Chains {
 		if c.Hook != hooks[name] {
 			return fmt.Errorf("the kernel's table %s has the chain %s with the hook %q, want %q", k.Table.Name, name, c.Hook, hooks[name])
@@ -75,12 +75,15 @@ func (k *Kernel) decide(p Packet, d direction) (x decided, local bool, err error
 	local = hasElement(k.Table, selfSet(familyOf(a)), a.String()+" . "+a.String()) ||
 		hasElement(k.Table, mapOf(egress, familyOf(a)), a.String()) // an address that is closed has no pod yet
 	switch {
+	case local && d == egress && slices.Contains(k.Own, p.Dst):
+		x, err = decideAt(k.Table, p, toNode, a.String())
+		return x, true, err
 	case k.isOwn(p):
-		return decided{allowed: true, why: "the node does not forward its own packets"}, local, nil
+		return decided{allowed: true, why: "a node always reaches its pods"}, local, nil
 	case !local:
 		return decided{allowed: true, why: a.String() + " is no pod of this node"}, false, nil
 	}
-	x, err = decideAt(k.Table, p, d, a.String())
+	x, err = decideAt(k.Table, p, int(d), a.String())
 	return x, true, err
 }
 
@@ -103,7 +106,7 @@ func (k *Kernel) compare(w *World, p Packet, d direction, have decided, local bo
 	case !local:
 		return "the kernel does not know " + EndpointKey(e.Namespace, e.Name), nil
 	}
-	want, err := decideAt(Compile(w, e.Node), p, d, "")
+	want, err := decideAt(Compile(w, e.Node), p, int(d), "")
 	if err != nil || have.allowed == want.allowed && have.rule == want.rule {
 		return "", err
 	}

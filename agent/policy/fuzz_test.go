@@ -44,10 +44,14 @@ func compileAll(w *policy.World) nodes {
 func (n nodes) allowed(p policy.Packet) (bool, error) {
 	for _, a := range []netip.Addr{p.Src, p.Dst} {
 		node, ok := n.nodeOf(a)
-		if !ok || n.has(node, p.Src) || n.has(node, p.Dst) {
+		if !ok || n.has(node, p.Src) {
 			continue
 		}
-		d, err := policy.Decide(n.tables[node], p)
+		decide := policy.NewEvaluator(n.tables[node]).Decide
+		if n.has(node, p.Dst) {
+			decide = policy.NewEvaluator(n.tables[node]).DecideToNode
+		}
+		d, err := decide(p)
 		if err != nil || !d.Allowed {
 			return false, err
 		}

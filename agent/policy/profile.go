@@ -12,8 +12,19 @@ import (
 type profiles struct {
 	endpoint *Endpoint
 	addrs    []netip.Addr
-	chains   [2]string // by direction; "": everything is allowed
+	chains   [3]string // by direction, and toNode; "": everything is allowed
 	closed   bool      // its namespace is not known yet, so its policies are not either: everything is dropped
+}
+
+// toNode stands next to the directions for egress to the endpoint's own node. NetworkPolicies always allow it:
+// https://kubernetes.io/docs/concepts/services-networking/network-policies/. ClusterNetworkPolicies decide about it.
+const toNode = 2
+
+func directionOf(i int) direction {
+	if i == toNode {
+		return egress
+	}
+	return direction(i)
 }
 
 func compareRules(a, b *rules) int {
@@ -32,7 +43,7 @@ func (c *Compiler) updateLocal(key string, e *Endpoint, addrs []netip.Addr) {
 		include(c.localIn, e.Namespace, key)
 	}
 	touched := append(slices.Clone(l.addrs), addrs...)
-	var chains [2]string
+	var chains [3]string
 	if e == nil {
 		exclude(c.localIn, l.endpoint.Namespace, key)
 		delete(c.local, key)
@@ -50,7 +61,7 @@ func (c *Compiler) updateLocal(key string, e *Endpoint, addrs []netip.Addr) {
 }
 
 // setProfiles moves an endpoint to other chains.
-func (c *Compiler) setProfiles(l *profiles, now [2]string) {
+func (c *Compiler) setProfiles(l *profiles, now [3]string) {
 	old := l.chains
 	for _, name := range now {
 		c.useChain(name)
@@ -65,30 +76,36 @@ func (c *Compiler) setProfiles(l *profiles, now [2]string) {
 }
 
 // profilesOf returns the names of the chains for an endpoint, which it creates if necessary.
-func (c *Compiler) profilesOf(e *Endpoint) (out [2]string) {
+func (c *Compiler) profilesOf(e *Endpoint) (out [3]string) {
 	selecting := c.selecting(e)
-	for d := range out {
-		out[d] = c.profile(direction(d), selecting)
+	for i := range out {
+		out[i] = c.profile(i, selecting)
 	}
 	return out
 }
 
 // profile returns the name of the chain for the policies that select an endpoint, sorted.
-func (c *Compiler) profile(d direction, selecting []*rules) string {
+func (c *Compiler) profile(i int, selecting []*rules) string {
 	ids := [tiers][]string{}
 	for _, p := range selecting {
-		if p.applies[d] {
+		if p.applies[directionOf(i)] {
 			ids[p.tier] = append(ids[p.tier], p.id)
 		}
 	}
 	if len(ids[networkTier]) > 0 {
 		ids[baselineTier] = nil
 	}
-	return c.profileChain(d, ids)
+	if i == toNode {
+		ids[networkTier] = nil
+	}
+	return c.profileChain(i, ids)
 }
 
-// mapOf returns the map from the addresses of this node's endpoints to their chains.
-func mapOf(d direction, family int) string { return d.String() + [2]string{"4", "6"}[family] }
+// mapOf returns the map from the addresses of this node's endpoints to their chains for a direction.
+func mapOf(d direction, family int) string { return mapFor(int(d), family) }
+
+// mapFor is mapOf for a direction or toNode.
+func mapFor(i, family int) string { return baseChain(i) + [2]string{"4", "6"}[family] }
 
 // localWith returns the endpoint of this node that has an address, or nil.
 func (c *Compiler) localWith(a netip.Addr) *profiles {
@@ -101,15 +118,15 @@ func (c *Compiler) localWith(a netip.Addr) *profiles {
 // setAddr writes the elements of an address.
 func (c *Compiler) setAddr(a netip.Addr) {
 	owner := c.localWith(a)
-	for _, d := range []direction{ingress, egress} {
-		name := mapOf(d, familyOf(a))
+	for i := range toNode + 1 {
+		name := mapFor(i, familyOf(a))
 		switch {
 		case owner != nil && owner.closed, owner == nil && c.claimOf(a) != nil && !c.isNode(a):
-			c.setKey(name, a.String(), "goto "+closedChain(d))
-		case owner == nil || owner.chains[d] == "":
+			c.setKey(name, a.String(), "goto "+closedChain(directionOf(i)))
+		case owner == nil || owner.chains[i] == "":
 			c.deleteKey(name, a.String())
 		default:
-			c.setKey(name, a.String(), "goto "+owner.chains[d])
+			c.setKey(name, a.String(), "goto "+owner.chains[i])
 		}
 	}
 }
@@ -145,7 +162,7 @@ func (c *Compiler) LocalEndpoints() int { return len(c.local) }
 // PolicedEndpoints returns the number of endpoints on this node that a policy selects, or whose policies are not known.
 func (c *Compiler) PolicedEndpoints() (n int) {
 	for _, l := range c.local {
-		if l.closed || l.chains != [2]string{} {
+		if l.closed || l.chains != [3]string{} {
 			n++
 		}
 	}

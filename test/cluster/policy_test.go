@@ -75,6 +75,24 @@ func TestPolicyFiles(t *testing.T) {
 	policyFile(t, n, "db.yaml", "policy: db\nfor: app=db\nin:\n- from: '*'\n")
 	wantReach(t, n, "other", db)
 	wantBlocked(t, n, "bother", db)
+
+	// Only a ClusterNetworkPolicy keeps a container from its own host, which always reaches the container.
+	self, err := netip.ParseAddr(n.V4.String())
+	must(t, err)
+	wantReach(t, n, "bother", self)
+	policyFile(t, n, "host.yaml", `apiVersion: policy.networking.k8s.io/v1alpha2
+kind: ClusterNetworkPolicy
+metadata: {name: host}
+spec: {tier: Admin, priority: 1, subject: {namespaces: {}}, egress: [{action: Deny, to: [{nodes: {}}]}]}
+`)
+	wantBlocked(t, n, "bother", self)
+	wantBlocked(t, n, "web", self)
+	if _, err := n.Run(t.Context(), "ping", "-c", "1", "-W", "2", db.String()); err != nil {
+		t.Errorf("the host does not reach its container: %v", err)
+	}
+	must(t, os.Remove(n.Path("/run/policies/host.yaml")))
+	wantReach(t, n, "web", self)
+
 	must(t, os.Remove(n.Path("/run/policies/out.yaml")))
 	wantReach(t, n, "bother", db)
 

@@ -84,7 +84,7 @@ func agnhostImage(t *testing.T) image {
 	t.Helper()
 	i := image{
 		names: []string{
-			suiteImages + "agnhost:2.66.1", suiteImages + "agnhost:2.55", suiteImages + "agnhost:2.53", suiteImages + "glibc-dns-testing:2.1.1", pauseImage, iptablesImage,
+			suiteImages + "agnhost:2.66.1", suiteImages + "agnhost:2.55", suiteImages + "agnhost:2.53", suiteImages + "agnhost:2.45", suiteImages + "glibc-dns-testing:2.1.1", pauseImage, iptablesImage,
 		},
 		entrypoint: []string{"/agnhost"}, cmd: []string{"pause"},
 		files: map[string][]byte{

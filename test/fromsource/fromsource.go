@@ -19,14 +19,23 @@ cp -r "$src" src
 chmod -R u+w src
 cd src
 eval "$4"
-go build -trimpath -ldflags '-s -w' -o ../"$3" "$2"
+go $5 -trimpath -ldflags '-s -w' -o ../"$3" "$2"
 `
 
 // Program returns the path of a program in a directory of the cache, and builds it if necessary from a package of a
 // module, "MODULE@VERSION". The shell command prepare changes the copy of the module first.
 func Program(dir, name, module, pkg, prepare string) (string, error) {
+	return program(dir, name, module, pkg, prepare, "build")
+}
+
+// Tests is Program for the tests of a package.
+func Tests(dir, name, module, pkg, prepare string) (string, error) {
+	return program(dir, name, module, pkg, prepare, "test -c")
+}
+
+func program(dir, name, module, pkg, prepare, verb string) (string, error) {
 	return built.Program(dir, name, func(temp string) *exec.Cmd {
-		cmd := exec.Command("sh", "-s", module, pkg, name, prepare)
+		cmd := exec.Command("sh", "-s", module, pkg, name, prepare, verb)
 		cmd.Dir, cmd.Stdin = temp, strings.NewReader(script)
 		cmd.Env = append(os.Environ(), "GOFLAGS=-mod=readonly", "CGO_ENABLED=0", "GOWORK=off")
 		return cmd

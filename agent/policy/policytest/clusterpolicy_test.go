@@ -119,8 +119,8 @@ func TestInvalidClusterNetworkPolicy(t *testing.T) {
 				world{policies: []string{rules(`tier: Admin, priority: 5`, `egress: [{action: Accept, `+rule+`}]`), closed}, denied: packets}.run(t)
 			}
 			world{policies: []string{admin("Accept")}, allowed: packets}.run(t)
-			world{policies: []string{admin("Deny"), open}, allowed: []string{"y/c > x/a TCP 80", "x/a > n1 TCP 80"}, denied: packets}.run(t)
-			world{policies: []string{admin("Pass"), open}, allowed: []string{"y/c > x/a TCP 80", "x/a > n1 TCP 80"}, denied: packets}.run(t)
+			world{policies: []string{admin("Deny"), open}, allowed: []string{"y/c > x/a TCP 80", "n1 > x/a TCP 80"}, denied: append(packets, "x/a > n1 TCP 80")}.run(t)
+			world{policies: []string{admin("Pass"), open}, allowed: []string{"y/c > x/a TCP 80", "n1 > x/a TCP 80"}, denied: append(packets, "x/a > n1 TCP 80")}.run(t)
 			if !strings.Contains(rule, "networks") && !strings.Contains(rule, "nodes") && !strings.Contains(rule, "domainNames") {
 				from := strings.Replace(rule, "to:", "from:", 1)
 				world{policies: []string{rules(`tier: Baseline, priority: 5`, `ingress: [{action: Deny, `+from+`}]`)},

@@ -140,9 +140,11 @@ func TestAlwaysAllowed(t *testing.T) {
 		`{tier: Admin, priority: 0, subject: {namespaces: {}}, ingress: [{action: Deny, from: [{namespaces: {}}]}],
 		egress: [{action: Deny, to: [{networks: [0.0.0.0/0, "::/0"]}]}]}`}
 	for _, c := range []world{
-		{"an endpoint and its own node, with all addresses of both", closed,
-			[]string{"n1 > x/a TCP 80", "n1#1 > x/a#1 UDP 1", "n1#2 > x/b ICMP", "x/a > n1 TCP 10250", "x/a > n1#2 TCP 1", "x/a#2 > n1 ICMP"},
-			[]string{"n2 > x/a TCP 80", "x/a > n2 TCP 80", "n2#1 > x/a#1 TCP 80", "n1 > y/c TCP 80"}},
+		{"a NetworkPolicy, and a node's own endpoints", closed[:2],
+			[]string{"x/a > n1 TCP 10250", "x/a > n1#2 TCP 1", "x/a#2 > n1 ICMP", "n1 > x/a TCP 80"}, []string{"x/a > n2 TCP 1"}},
+		{"a node and its own endpoints, with all addresses of both", closed,
+			[]string{"n1 > x/a TCP 80", "n1#1 > x/a#1 UDP 1", "n1#2 > x/b ICMP"},
+			[]string{"x/a > n1 TCP 10250", "x/a > n1#2 TCP 1", "x/a#2 > n1 ICMP", "n2 > x/a TCP 80", "x/a > n2 TCP 80", "n2#1 > x/a#1 TCP 80", "n1 > y/c TCP 80"}},
 		{"an endpoint and itself, with all its addresses", closed,
 			[]string{"x/a > x/a TCP 80", "x/a > x/a#2 UDP 1", "x/a#1 > x/a#1 ICMP"}, []string{"x/a > x/b TCP 80", "x/a > y/d TCP 1"}},
 		{"packets between others", closed, []string{"203.0.113.1 > n1 TCP 80", "n1 > n2 TCP 80"}, []string{"203.0.113.1 > x/a TCP 80"}},

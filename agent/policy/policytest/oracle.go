@@ -33,11 +33,12 @@ import (
 type Stage string
 
 // The stages, in their order. Kubernetes' page "Network Policies" demands Itself, and OwnNode for both directions. The
-// comments of the APIs demand OwnNode for ingress only, and ClusterNetworkPolicy's do not mention it.
+// comments of the APIs demand OwnNode for ingress only. Those of ClusterNetworkPolicy do not mention it, and its conformance
+// tests demand that egress rules apply to an endpoint's own node.
 const (
 	NoEndpoint    Stage = "no endpoint"   // the address of this side belongs to no endpoint
 	Itself        Stage = "itself"        // an endpoint may always talk to itself
-	OwnNode       Stage = "own node"      // an endpoint and its node may always talk to each other, with all addresses
+	OwnNode       Stage = "own node"      // an endpoint's node reaches it, and NetworkPolicies allow the other direction
 	Admin         Stage = "Admin"         // a ClusterNetworkPolicy of tier Admin
 	NetworkPolicy Stage = "NetworkPolicy" // the NetworkPolicies that select the endpoint
 	Baseline      Stage = "Baseline"      // a ClusterNetworkPolicy of tier Baseline
@@ -95,19 +96,28 @@ func (f flow) verdict() Verdict {
 		return Verdict{Allowed: true, Stage: NoEndpoint, Rule: -1}
 	case f.subject == f.peer:
 		return Verdict{Allowed: true, Stage: Itself, Rule: -1}
-	case slices.ContainsFunc(f.w.Nodes, func(n *policy.Node) bool {
+	}
+	own := slices.ContainsFunc(f.w.Nodes, func(n *policy.Node) bool {
 		return n.Name == f.subject.Node && slices.Contains(n.Addresses, f.address)
-	}):
-		return Verdict{Allowed: true, Stage: OwnNode, Rule: -1}
+	})
+	always := Verdict{Allowed: true, Stage: OwnNode, Rule: -1}
+	if own && !f.egress {
+		return always
 	}
 	if v, final := f.tier(Admin); final {
 		return v
 	}
 	if v, final := f.networkPolicies(); final {
+		if own {
+			return always
+		}
 		return v
 	}
 	if v, final := f.tier(Baseline); final {
 		return v
+	}
+	if own {
+		return always
 	}
 	return Verdict{Allowed: true, Stage: Default, Rule: -1}
 }

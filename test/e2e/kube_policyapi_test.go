@@ -1,0 +1,67 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/test/fromsource"
+	"github.com/fairlead/fairlead/test/networkpolicyapi"
+)
+
+// policyAPIVariable enables the conformance tests of network-policy-api. Its value is a regular expression that selects some
+// of them by name, "." for all.
+const policyAPIVariable = "FAIRLEAD_POLICY_API"
+
+// withoutSCTPServers replaces the servers that would end on a kernel without SCTP, so that their pods become ready. The tests
+// of SCTP are skipped.
+const withoutSCTPServers = `sed -i 's/SERVE_SCTP_PORT_/SERVE_PORT_/' conformance/base/manifests.yaml`
+
+// TestNetworkPolicyAPIConformance runs the conformance tests of network-policy-api with all features, on three nodes.
+func TestNetworkPolicyAPIConformance(t *testing.T) {
+	focus := kerneltest.OptIn(t, policyAPIVariable)
+	module := "sigs.k8s.io/network-policy-api@" + networkpolicyapi.Version
+	suite, err := fromsource.Tests("network-policy-api-suite-"+networkpolicyapi.Version, "suite", module, "./conformance", withoutSCTPServers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := build(t)
+	copyRelease(t, p)
+	k := conformanceKinds()[0]
+	c := newKubeCluster(t, p, kubernetesPrograms(t, k.version), k)
+	c.startDNS(t)
+	for _, i := range suiteImageList(t) {
+		c.load(t, i)
+	}
+	c.mustKubectl(t, "apply", "--server-side", "-f", filepath.Join(moduleDir(t, module), "config/crd/experimental/policy.networking.k8s.io_clusternetworkpolicies.yaml"))
+	c.enablePolicy(t)
+	cmd := exec.Command("nsenter", "--net="+c.wire.netns, "--", suite, "-test.v", "-test.timeout=60m", "-test.run=^TestConformance$/"+focus, "-test.skip=SCTP", "-all-features")
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.control.path(kubeConfig))
+	out, err := cmd.CombinedOutput()
+	results := map[string][]string{}
+	for _, m := range regexp.MustCompile(`(?m)^\s+--- (\w+): TestConformance/(\S+)`).FindAllStringSubmatch(string(out), -1) {
+		results[m[1]] = append(results[m[1]], m[2])
+	}
+	t.Logf("%d tests and subtests passed, %d failed, %d skipped", len(results["PASS"]), len(results["FAIL"]), len(results["SKIP"]))
+	if len(results["PASS"]) == 0 || err != nil {
+		t.Errorf("%v\nfailed: %s\n%s", err, strings.Join(results["FAIL"], "\n"), out)
+	}
+}
+
+// moduleDir returns the directory of a module.
+func moduleDir(t *testing.T, module string) string {
+	t.Helper()
+	out, err := exec.Command("go", "mod", "download", "-json", module).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`"Dir": "(.*)"`).FindSubmatch(out)
+	if m == nil {
+		t.Fatalf("%s has no directory: %s", module, out)
+	}
+	return string(m[1])
+}
