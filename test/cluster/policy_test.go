@@ -209,3 +209,36 @@ func TestPolicyInIsolatedNetworks(t *testing.T) {
 		t.Errorf("addresses are left after DEL: %v\n%s", err, out)
 	}
 }
+
+// TestPolicyIsolatedHosts enforces policies from etcd between the containers that two hosts have in isolated networks with
+// the same addresses.
+func TestPolicyIsolatedHosts(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 2, 1, vxlanNet, "--policy-enabled", "true")
+	a, b := c.Nodes[0], c.Nodes[1]
+	must(t, os.WriteFile(a.Path("/run/db.yaml"), []byte("policy: db\nfor: app=db\nin:\n- from: app=web\n---\npolicy: mute\nfor: app=mute\nout:\n- to: app=web\n"), 0o644))
+	_, err := a.Fairlead(t.Context(), "policy", "apply", "-f", "/run/db.yaml")
+	must(t, err)
+	isolatedNets(t, c, "blue --isolated --subnet 10.0.0.0/25", "red --isolated --subnet 10.0.0.0/25") // two blocks each
+	for _, n := range c.Nodes {
+		for _, network := range []string{"blue", "red"} {
+			must(t, n.Configure(network, fmt.Sprintf(`{"type": "fairlead-net", "network": %q, "antiSpoof": true}, {"type": "fairlead-policy"}`, network)))
+		}
+	}
+	db := labelled(t, a, "db", "blue", "app:db")
+	labelled(t, a, "red-db", "red", "app:db")
+	web := labelled(t, b, "web", "blue", "app:web")
+	labelled(t, b, "other", "blue", "app:other")
+	labelled(t, b, "mute", "blue", "app:mute")
+	labelled(t, b, "red-other", "red", "app:web") // has an address of blue's hosts, and other labels
+	wantReach(t, b, "web", db)
+	wantReach(t, b, "mute", web)
+	wantNoReach(t, b, "other", db)
+	wantNoReach(t, b, "mute", db)
+	_, err = b.Fairlead(t.Context(), "del", "blue", "web")
+	must(t, err)
+	if reused := labelled(t, b, "next", "blue", "app:other"); reused != web {
+		t.Logf("the next container has %s, not %s", reused, web)
+	}
+	wantNoReach(t, b, "next", db)
+}
