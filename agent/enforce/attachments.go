@@ -81,7 +81,7 @@ func (e *Enforcer) readAttachment(k podstate.Key) (in *Enforcer, err error) {
 			return
 		}
 		of := asEndpoint(a, e.o.Node)
-		c.SetClaim(claimID(k), &policy.Claim{Namespace: of.Namespace, Name: of.Name, UID: of.UID, Addresses: a.Addresses, Since: a.Uptime})
+		c.SetClaim(claimID(k), &policy.Claim{Namespace: of.Namespace, Name: of.Name, UID: of.UID, Addresses: a.Addresses, Bridged: a.Bridged, Since: a.Uptime})
 		if e.o.Config == nil {
 			c.AddNamespace(of.Namespace)
 			c.SetEndpoint(of)

@@ -27,6 +27,8 @@ type Endpoint struct {
 	UID       string            `json:"uid,omitempty"`
 	Labels    map[string]string `json:"labels,omitempty"` // that policies select; those of a Kubernetes pod are in the API
 	Addresses []netip.Addr      `json:"addresses"`
+	// Bridged are the addresses on a bridge, with their prefix lengths.
+	Bridged []netip.Prefix `json:"bridged,omitempty"`
 	// Isolated is the isolated network of the cluster that the addresses are in; "": the host's namespace.
 	Isolated string `json:"isolatedNetwork,omitempty"`
 	// Boot and Uptime are when the ADD began: the ID of the boot, and the kernel's time since then.

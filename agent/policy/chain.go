@@ -67,20 +67,28 @@ func (c *Compiler) addBase() {
 		c.setKey(discoverySet, name, "")
 	}
 	for i := range toNode + 1 {
-		field := "saddr"
-		if i == int(ingress) {
-			field = "daddr"
-		}
-		rules := []nftable.Rule{{Text: "ct state established,related accept"}, {Text: "icmpv6 type @" + discoverySet + " accept"}}
-		for f, ip := range [2]string{"ip", "ip6"} {
+		for f := range addrTypes {
 			c.set(mapFor(i, f), addrTypes[f]+" : verdict", false)
 			c.set(selfSet(f), addrTypes[f]+" . "+addrTypes[f], false)
-			rules = append(rules, nftable.Rule{Text: ip + " saddr . " + ip + " daddr @" + selfSet(f) + " accept"},
-				nftable.Rule{Text: ip + " " + field + " vmap @" + mapFor(i, f)})
 		}
-		c.setChain(baseChain(i), &nftable.Chain{Hook: baseHooks()[baseChain(i)], Rules: rules})
+		c.setBase(i)
 	}
 	c.addDrops()
+}
+
+// setBase writes the base chain of a direction, or of toNode.
+func (c *Compiler) setBase(i int) {
+	field := "saddr"
+	rules := []nftable.Rule{{Text: "ct state established,related accept"}, {Text: "icmpv6 type @" + discoverySet + " accept"}}
+	if i == int(ingress) {
+		field = "daddr"
+		rules = append(rules, c.multicastRules()...)
+	}
+	for f, ip := range [2]string{"ip", "ip6"} {
+		rules = append(rules, nftable.Rule{Text: ip + " saddr . " + ip + " daddr @" + selfSet(f) + " accept"},
+			nftable.Rule{Text: ip + " " + field + " vmap @" + mapFor(i, f)})
+	}
+	c.setChain(baseChain(i), &nftable.Chain{Hook: baseHooks()[baseChain(i)], Rules: rules})
 }
 
 // profileChain returns the chain for the policies of each tier. The rules of ClusterNetworkPolicies are in it, or in a

@@ -15,7 +15,8 @@ type Claim struct {
 	Namespace, Name string
 	UID             string // of the pod; "": any
 	Addresses       []netip.Addr
-	Since           time.Duration // since the node's boot; of several claims of an address, the newest counts
+	Bridged         []netip.Prefix // addresses on a bridge
+	Since           time.Duration  // since the node's boot; of several claims of an address, the newest counts
 }
 
 func (c *Claim) key() string { return EndpointKey(c.Namespace, c.Name) }
@@ -107,6 +108,7 @@ func (c *Compiler) claimChanged(id string, old, now *Claim) {
 		c.setAddr(a)
 	}
 	c.usedByPods(addrs)
+	c.updateMulticast()
 }
 
 // withClaims returns an endpoint with the addresses that are claimed for it.

@@ -21,6 +21,8 @@ type Compiler struct {
 	peers   []string // isolated networks that it reaches
 	noLog   bool     // dropped packets are not reported
 
+	noMulticast bool // see updateMulticast
+
 	namespaces  map[string]map[string]string // labels by name
 	endpoints   endpoints
 	nodes       map[string]*Node

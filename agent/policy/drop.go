@@ -56,6 +56,7 @@ func (c *Compiler) addDrops() {
 		b.drop(d, noLabels)
 		c.setChain(closedChain(d), &nftable.Chain{Rules: b.rules})
 	}
+	c.addMulticastDrop()
 	if c.noLog {
 		c.setChain(UnreportedChain, nil)
 		return

@@ -58,6 +58,7 @@ func (c *Compiler) updateLocal(key string, e *Endpoint, addrs []netip.Addr) {
 		c.setAddr(a)
 	}
 	c.setSelf(touched)
+	c.updateMulticast()
 }
 
 // setProfiles moves an endpoint to other chains.
@@ -73,6 +74,7 @@ func (c *Compiler) setProfiles(l *profiles, now [3]string) {
 	for _, name := range old {
 		c.dropChain(name)
 	}
+	c.updateMulticast()
 }
 
 // profilesOf returns the names of the chains for an endpoint, which it creates if necessary.

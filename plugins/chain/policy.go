@@ -93,6 +93,9 @@ func (c *policyConf) readRecord() error {
 	if r.Last("bridge") < 0 {
 		return nil
 	}
+	for _, ip := range c.prev.IPs {
+		c.endpoint.Bridged = append(c.endpoint.Bridged, ip.Address)
+	}
 	for _, i := range c.prev.Interfaces {
 		if a := hwaddr.LinkLocal(i.Mac); i.Sandbox != "" && !a.IsUnspecified() {
 			c.endpoint.Addresses = append(c.endpoint.Addresses, a)

@@ -61,6 +61,7 @@ func tenantFrames(t testing.TB, plugin string, evil, to, web policed) (out []fra
 		return func(n int) []byte { return ipv6(src, to.v6, next, payload, n) }
 	}
 	as := func(hw string) func(*frame) { return func(f *frame) { f.src = mac(t, hw) } }
+	at := func(hw string) func(*frame) { return func(f *frame) { f.dst = mac(t, hw) } }
 	tagged := func(tags ...uint16) func(*frame) { return func(f *frame) { f.tags = tags } }
 	bridged := plugin == "bridge"
 
@@ -100,6 +101,16 @@ func tenantFrames(t testing.TB, plugin string, evil, to, web policed) (out []fra
 	add(false, "two VLAN tags", v4, from(evil.v4, 17, udp(1, 53)), tagged(0, 0))
 	add(true, "error about an unknown connection", v4, from(evil.v4, 1, icmpError(ipv4(to.v4, evil.v4, 17, udp(53, 1), 48))))
 	add(true, "error about a connection of web", v4, from(evil.v4, 1, icmpError(ipv4(web.v4, to.v4, 17, udp(7, 53), 48))))
+	for _, dst := range []string{"224.0.0.251", "255.255.255.255", "10.1.0.255"} {
+		for _, hw := range []string{"ff:ff:ff:ff:ff:ff", to.mac} {
+			add(bridged, "to "+dst+" at "+hw, v4, func(n int) []byte { return ipv4(evil.v4, dst, 17, udp(1, 53), n) }, at(hw))
+		}
+	}
+	for _, dst := range []string{"ff02::fb", "ff02::1", "ff0e::1"} {
+		for _, src := range []string{evil.v6, evil.local(t)} {
+			add(bridged, "from "+src+" to "+dst, v6, func(n int) []byte { return ipv6(src, dst, 17, udp(1, 53), n) }, at("33:33:00:00:00:01"))
+		}
+	}
 	if bridged {
 		arp4 := func(op uint16, hw, src string) func(int) []byte {
 			return func(n int) []byte { return arp(op, mac(t, hw), src, to.v4, n) }
@@ -181,12 +192,14 @@ func TestPolicyTenant(t *testing.T) {
 				kerneltest.In(t, m.Netns["web"], "ping", "-c1", "-W5", db.v4) // also teaches the bridge where they are
 				kerneltest.In(t, m.Netns["web"], "ping", "-c1", "-W5", db.v6)
 				kerneltest.In(t, m.Netns["evil"], "nft", "flush", "ruleset")
-				to := db.mac
-				if plugin == "ptp" {
-					to = evil.gateway
-				}
 				for i, f := range list {
-					m.send("evil", ethernet(mac(t, to), f.src, f.typ, f.packet(packetSize(i)-4*max(len(f.tags)-1, 0)), f.tags...))
+					switch {
+					case plugin == "ptp":
+						f.dst = mac(t, evil.gateway)
+					case f.dst == nil:
+						f.dst = mac(t, db.mac)
+					}
+					m.send("evil", ethernet(f.dst, f.src, f.typ, f.packet(packetSize(i)-4*max(len(f.tags)-1, 0)), f.tags...))
 				}
 				m.wantArrived("db", list, c.works)
 			})

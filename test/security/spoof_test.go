@@ -19,6 +19,7 @@ type frame struct {
 	typ     uint16
 	packet  func(size int) []byte
 	src     []byte // nil means the container's own address
+	dst     []byte // nil means the next hop
 	tags    []uint16
 }
 
