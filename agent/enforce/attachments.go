@@ -72,6 +72,7 @@ func (e *Enforcer) readAttachment(k podstate.Key) (in *Enforcer, err error) {
 	if known {
 		in = e.ofNetwork(a.Isolated)
 	}
+	e.noteDirect(a, k, known)
 	e.update(func(c *policy.Compiler) {
 		if !e.active {
 			return // followAttachments reads it when there is a policy
@@ -88,6 +89,21 @@ func (e *Enforcer) readAttachment(k podstate.Key) (in *Enforcer, err error) {
 		}
 	})
 	return in, nil
+}
+
+// noteDirect notes an attachment to which policy does not apply, because the host does not forward its packets.
+func (e *Enforcer) noteDirect(a *podstate.Endpoint, k podstate.Key, known bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !known || a.Direct == "" {
+		delete(e.direct, k)
+		return
+	}
+	if !e.direct[k] {
+		e.o.Log.Warn("network policy does not apply to an interface, because this host does not forward its packets",
+			"namespace", a.Namespace, "pod", a.Name, "container", k.ContainerID, "interface", k.IfName, "plugin", a.Direct)
+	}
+	e.direct[k] = true
 }
 
 // forget removes a claim, and without Kubernetes the container with its last claim.

@@ -32,6 +32,7 @@ type host struct {
 	netns string
 	dirs  local.Dir
 	e     *Enforcer
+	log   *kerneltest.Output
 	stop  func()
 }
 
@@ -39,7 +40,7 @@ func newHost(t *testing.T) *host {
 	lib, run := t.TempDir(), t.TempDir()
 	t.Setenv(local.LibVariable, lib) // for the plugin
 	t.Setenv(local.RunVariable, run)
-	return &host{t: t, netns: kerneltest.Netns(t), dirs: local.Open(lib, run)}
+	return &host{t: t, netns: kerneltest.Netns(t), dirs: local.Open(lib, run), log: &kerneltest.Output{}}
 }
 
 // start starts an agent that knows the pods of a namespace, and a policy.
@@ -67,7 +68,7 @@ func (h *host) synced(policies bool) {
 // run starts an agent that has not received anything from the API.
 func (h *host) run() {
 	h.t.Helper()
-	h.e = New(Options{Config: &rest.Config{}, Node: "n1", Attachments: podstate.Open(h.dirs), Log: slog.New(slog.DiscardHandler)})
+	h.e = New(Options{Config: &rest.Config{}, Node: "n1", Attachments: podstate.Open(h.dirs), Log: slog.New(slog.NewTextHandler(h.log, nil))})
 	l, err := address.Listen(h.dirs.Socket())
 	if err != nil {
 		h.t.Fatal(err)

@@ -63,6 +63,7 @@ type Enforcer struct {
 	failure      error                    // of the last write
 	changed      time.Time                // of the last write that changed something
 	events       []time.Time              // of changes that the kernel does not have yet
+	direct       map[podstate.Key]bool    // attachments to which policy does not apply
 
 	metrics  *metrics
 	statuses *statuses // nil: it writes none
@@ -92,7 +93,7 @@ func New(o Options) *Enforcer {
 
 func newEnforcer(o Options, kinds []kind) *Enforcer {
 	e := &Enforcer{o: o, kinds: kinds, kick: make(chan struct{}, 1), cut: make(chan struct{}, 1), needed: make(chan struct{}), compiler: policy.New(o.Node), missing: map[string]bool{}, waiting: map[chan struct{}]string{}, metrics: newMetrics()}
-	e.networks, e.appeared = map[string]*Enforcer{}, make(chan struct{}, 1)
+	e.networks, e.appeared, e.direct = map[string]*Enforcer{}, make(chan struct{}, 1), map[podstate.Key]bool{}
 	return e
 }
 

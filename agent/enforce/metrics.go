@@ -97,6 +97,7 @@ func gauges() []*prometheus.Desc {
 		desc("in_force", "1 if the kernel has had the rules of all policies once, and the last change reached it."),
 		desc("endpoints", "Pods of this node that a policy is about, or whose namespace is not known yet."),
 		desc("last_change_timestamp_seconds", "Time of the last change that reached the kernel, or 0."),
+		desc("not_enforced_interfaces", "Interfaces of pods of this node that policy does not apply to, because the host does not forward their packets."),
 	}
 }
 
@@ -143,7 +144,7 @@ func (e *Enforcer) gauges() []float64 {
 	out := e.ownGauges()
 	for _, n := range e.allNetworks() {
 		there := n.ownGauges()
-		out = []float64{min(out[0], there[0]), out[1] + there[1], max(out[2], there[2])}
+		out = []float64{min(out[0], there[0]), out[1] + there[1], max(out[2], there[2]), out[3]}
 	}
 	return out
 }
@@ -158,5 +159,5 @@ func (e *Enforcer) ownGauges() []float64 {
 	if !e.changed.IsZero() {
 		changed = float64(e.changed.UnixMilli()) / 1000
 	}
-	return []float64{inForce, float64(e.compiler.PolicedEndpoints()), changed}
+	return []float64{inForce, float64(e.compiler.PolicedEndpoints()), changed, float64(len(e.direct))}
 }

@@ -29,6 +29,9 @@ type Endpoint struct {
 	Addresses []netip.Addr      `json:"addresses"`
 	// Bridged are the addresses on a bridge, with their prefix lengths.
 	Bridged []netip.Prefix `json:"bridged,omitempty"`
+	// Direct is the plugin of a link whose packets the host does not forward, for example macvlan; "": it does. No rule of
+	// policy sees these packets.
+	Direct string `json:"direct,omitempty"`
 	// Isolated is the isolated network of the cluster that the addresses are in; "": the host's namespace.
 	Isolated string `json:"isolatedNetwork,omitempty"`
 	// Boot and Uptime are when the ADD began: the ID of the boot, and the kernel's time since then.

@@ -75,6 +75,9 @@ func readPolicy(args *skel.CmdArgs, needsPrev bool) (*policyConf, error) {
 	return c, err
 }
 
+// forwarded are the plugins of links whose packets the host forwards.
+func forwarded() []string { return []string{"bridge", "ptp"} }
+
 // readRecord reads from the attachment's record where its packets are forwarded: in the host's namespace or in that of an
 // isolated network, and by routes or on a bridge. On a bridge, containers also reach each other by link-local addresses.
 func (c *policyConf) readRecord() error {
@@ -90,6 +93,9 @@ func (c *policyConf) readRecord() error {
 		return err
 	}
 	c.endpoint.Isolated, _ = local.IsolatedNetwork(r.Host)
+	if len(r.Parts) > 0 && !slices.Contains(forwarded(), r.Parts[0].Plugin) {
+		c.endpoint.Direct = r.Parts[0].Plugin
+	}
 	if r.Last("bridge") < 0 {
 		return nil
 	}
