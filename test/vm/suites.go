@@ -42,7 +42,7 @@ func suites() []suite {
 		{pkg: module + "test/scenario", run: "^(TestScenarios|TestPluginPages|TestOVSKernelDatapath)$"},
 		// Lists in one process: the scenarios whose features the host may lack.
 		{pkg: module + "test/scenario", run: "^TestFusedScenarios$/^(ipvlan|netkit|vrf|vrf-routes|list-openshift-bridge|list-openshift-vrf)$", on: "6.12"},
-		{pkg: module + "test/security", run: "^(TestStateModes|TestCapabilities)$/^(dummy|ipvlan|vlan|vrf)$", on: "6.12"},
+		{pkg: module + "test/security", run: "^(TestStateModes|TestCapabilities|TestDirectInterfaces)$/^(dummy|ipvlan|vlan|vrf)$", on: "6.12"},
 		// The crash sample of features that the host may lack.
 		{pkg: module + "test/crash", run: "^(TestTracer|TestSampledPoints)$/^(bridge-netkit|bridge-trunk|bridge-vlan|ptp-netkit|ipvlan|vlan|dummy|vrf|kill|clock)$", on: "6.12"},
 		{pkg: module + "test/crash", run: "^TestFixedFailures$/^vrf$", on: "6.12"},
