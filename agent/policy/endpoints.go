@@ -48,14 +48,22 @@ func (s *endpoints) remove(key string) {
 }
 
 // owner returns the endpoint that has an address: the newest one that claims it. An address of a pod that is ending may
-// belong to the next pod already.
+// belong to the next pod already. What a kubelet reports counts more than an annotation, which whoever creates a pod can
+// write.
 func (s *endpoints) owner(a netip.Addr) (key string) {
 	for other := range s.byAddr[a] {
-		if key == "" || cmp.Or(s.byKey[other].Created.Compare(s.byKey[key].Created), strings.Compare(other, key)) > 0 {
+		if key == "" || cmp.Or(s.rank(other, a)-s.rank(key, a), s.byKey[other].Created.Compare(s.byKey[key].Created), strings.Compare(other, key)) > 0 {
 			key = other
 		}
 	}
 	return key
+}
+
+func (s *endpoints) rank(key string, a netip.Addr) int {
+	if slices.Contains(s.byKey[key].Announced, a) {
+		return 0
+	}
+	return 1
 }
 
 // Name returns the pod, NAMESPACE/NAME, and the node that have an address, "" for none. A pod with the node's network has

@@ -48,7 +48,7 @@ func (c *Compiler) inNetwork(e *Endpoint) *Endpoint {
 		return e
 	}
 	here := *e
-	here.Addresses = nil
+	here.Addresses, here.Announced = nil, nil
 	for _, network := range append([]string{c.network}, c.peers...) {
 		here.Addresses = append(here.Addresses, e.Isolated[network]...)
 	}

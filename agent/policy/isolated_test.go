@@ -151,7 +151,7 @@ func TestIsolatedNetworkStatus(t *testing.T) {
 		status     string
 		addrs, net string
 	}{
-		{`[{"ips": ["10.0.0.1"], "default": true}, {"ips": ["10.0.0.1", "fd00::1"], "fairlead.io/isolated-network": "blue"}]`, "10.0.0.1 10.0.0.1", "10.0.0.1 fd00::1"},
+		{`[{"ips": ["10.0.0.1"], "default": true}, {"ips": ["10.0.0.1", "fd00::1"], "fairlead.io/isolated-network": "blue"}]`, "10.0.0.1", "10.0.0.1 fd00::1"},
 		{`[{"ips": ["10.0.0.1"], "default": true, "fairlead.io/isolated-network": "blue"}]`, "", "10.0.0.1"},
 		{`[{"ips": ["10.0.0.5"]}, {"ips": ["x", "0.0.0.0", null], "fairlead.io/isolated-network": "blue"}]`, "10.0.0.1 10.0.0.5", ""},
 		{`[{"ips": null, "fairlead.io/isolated-network": "blue"}, {"ips": ["10.0.0.7"], "fairlead.io/isolated-network": "blue"}]`, "10.0.0.1", "10.0.0.7"},

@@ -79,7 +79,7 @@ func (e *Endpoint) addNetworks(annotation string) {
 			addrs = appendAddr(addrs, text)
 		}
 		if n.Isolated == "" {
-			e.Addresses = append(e.Addresses, addrs...)
+			e.announce(addrs)
 			continue
 		}
 		if n.Default {
@@ -89,6 +89,15 @@ func (e *Endpoint) addNetworks(annotation string) {
 			e.Isolated = map[string][]netip.Addr{}
 		}
 		e.Isolated[n.Isolated] = append(e.Isolated[n.Isolated], addrs...)
+	}
+}
+
+// announce adds addresses that the kubelet does not report.
+func (e *Endpoint) announce(addrs []netip.Addr) {
+	for _, a := range addrs {
+		if !slices.Contains(e.Addresses, a) {
+			e.Addresses, e.Announced = append(e.Addresses, a), append(e.Announced, a)
+		}
 	}
 }
 

@@ -2,12 +2,34 @@ package policy
 
 import (
 	"encoding/json"
+	"net/netip"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 )
+
+// TestForgedAnnotation checks that a pod does not get the address of another one by an annotation, also if it is newer.
+func TestForgedAnnotation(t *testing.T) {
+	p := &corev1.Pod{}
+	p.Namespace, p.Name, p.CreationTimestamp.Time = "shop", "forged", time.Unix(9, 0)
+	p.Annotations = map[string]string{networkStatus: `[{"ips": ["10.0.0.4"]}, {"ips": ["10.0.0.2", "10.0.9.1"]}]`}
+	p.Status.PodIPs = []corev1.PodIP{{IP: "10.0.0.4"}}
+	w := shop()
+	w.Endpoints = append(w.Endpoints, FromPod(p))
+	c := w.compiler("n1")
+	for addr, want := range map[string]string{"10.0.0.2": "shop/db", "10.0.0.4": "shop/forged", "10.0.9.1": "shop/forged"} {
+		if got, _ := c.Name(netip.MustParseAddr(addr)); got != want {
+			t.Errorf("%s belongs to %q, want %q", addr, got, want)
+		}
+	}
+	c.DeleteEndpoint("shop", "db")
+	if got, _ := c.Name(netip.MustParseAddr("10.0.0.2")); got != "shop/forged" {
+		t.Errorf("nobody else has it, and it belongs to %q", got)
+	}
+}
 
 // TestNodeProblem reads what agents, other programs and hostile nodes publish.
 func TestNodeProblem(t *testing.T) {
