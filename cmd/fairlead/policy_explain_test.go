@@ -48,9 +48,9 @@ func TestExplainKernel(t *testing.T) {
 	both(0, "the kernel agrees with the policies\n", "shop/db", "shop/db", "5432/udp")
 
 	kerneltest.Run(t, "ip", "addr", "add", "192.0.2.1/32", "dev", "lo") // the address of the node n1
-	both(0, "the node does not forward its own packets", "192.0.2.1", "shop/db", "80")
+	both(0, "a node always reaches its pods", "192.0.2.1", "shop/db", "80")
 	both(4, "the kernel agrees with the policies\n", "198.51.100.1", "shop/db", "80")
-	kernelOnly(0, "the node does not forward its own packets", "192.0.2.1", "10.0.0.2", "80")
+	kernelOnly(0, "a node always reaches its pods", "192.0.2.1", "10.0.0.2", "80")
 
 	for _, c := range []struct {
 		damage string
