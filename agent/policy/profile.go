@@ -58,7 +58,6 @@ func (c *Compiler) updateLocal(key string, e *Endpoint, addrs []netip.Addr) {
 		c.setAddr(a)
 	}
 	c.setSelf(touched)
-	c.updateMulticast()
 }
 
 // setProfiles moves an endpoint to other chains.
