@@ -35,6 +35,8 @@ type Record struct {
 	Since       time.Duration `json:"since"`             // time since boot at creation
 	Parts       []Part        `json:"parts"`             // in the order of the list
 	Adopted     bool          `json:"adopted,omitempty"` // created by the reference plugins: objects lists what to remove, not what exists
+	Staged      bool          `json:"staged,omitempty"`  // the container's link is on the host, and the runtime will move it: see Settle
+	Link        string        `json:"link,omitempty"`    // name of the container's link, if the runtime changed it; "": IfName
 
 	stored []byte // as last written
 	held   bool   // this process holds the lock: fd is the open file
@@ -88,8 +90,11 @@ func (p Part) Adding() bool { return p.adding }
 func (r *Record) Namespace() netns.ID { return netns.FromStored(r.NetnsID, r.NetnsCookie) }
 
 // HasNetns reports whether the attachment's network namespace is still the one it was added in. If the path cannot be
-// examined, HasNetns returns true.
+// examined, or the runtime has not moved the link there yet, HasNetns returns true.
 func (r *Record) HasNetns() bool {
+	if r.Staged {
+		return true
+	}
 	if r.NetnsID == "" || r.Netns == "" {
 		return false
 	}

@@ -45,7 +45,7 @@ func ExistingContainers(o Options, dead []string) (ids []string, err error) {
 		return nil, err
 	}
 	for _, r := range records {
-		if s := r.State(); (s == attach.StateOK || s == attach.StateAdding) && !slices.Contains(dead, r.ContainerID) {
+		if s := r.State(); attach.Exists(s) && !slices.Contains(dead, r.ContainerID) {
 			ids = append(ids, r.ContainerID)
 		}
 	}

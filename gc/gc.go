@@ -151,7 +151,7 @@ func (c *collector) gone() ([]Attachment, error) {
 	for _, r := range records {
 		known[r.Owner()] = true
 		s := r.State()
-		if s == attach.StateOK || s == attach.StateAdding {
+		if attach.Exists(s) {
 			c.out.Kept++
 			continue
 		}

@@ -23,7 +23,7 @@ func (c *collector) removeByRecord(ctx context.Context, g Attachment) error {
 	}
 	defer rec.Unlock()
 	if rec != nil && !g.forced {
-		if s := rec.State(); s == attach.StateOK || s == attach.StateAdding {
+		if s := rec.State(); attach.Exists(s) {
 			return cni.Errorf(cni.CodeTryAgainLater, "it has been added again")
 		}
 	}

@@ -101,9 +101,9 @@ type list struct {
 }
 
 // variable returns an environment variable for an in-process plugin. It spares the second and later plugins the check
-// of the namespace. DEL accepts any namespace and needs no check.
+// of the namespace. DEL accepts any namespace and needs no check, and a staged attachment is in the host's.
 func (l *list) variable(name string) string {
-	if name == "CNI_NETNS_OVERRIDE" && l.served && l.args.Command != "DEL" {
+	if name == "CNI_NETNS_OVERRIDE" && (l.served || l.staged) && l.args.Command != "DEL" {
 		return "1"
 	}
 	return l.env(name)

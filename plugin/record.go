@@ -47,7 +47,7 @@ func (s *session) newRecord(o kernel.Owner) (rec *attach.Record, err error) {
 		id, err = s.engine.NetnsID()
 	}
 	rec = s.dir.NewIn(o.Network, o.ContainerID, o.IfName, s.path, id)
-	rec.Host = s.host
+	rec.Host, rec.Staged = s.host, s.staged
 	return rec, err
 }
 

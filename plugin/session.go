@@ -43,6 +43,7 @@ type session struct {
 	seized   bool           // by a collector, which holds the reservation too: see attach.Seize
 	past     *attach.Record // the recorded ADD, without the parts that DEL took
 	readErr  error          // why an existing record could not be read
+	staged   bool           // see Staged
 	checked  *attach.Record // the record that CHECK read
 }
 
@@ -71,7 +72,7 @@ func sessionOf(ctx context.Context, netns, root string) (s *session, shared bool
 }
 
 func newSession(ctx context.Context, root string) *session {
-	return &session{ctx: ctx, dir: attach.Open(root), failed: -1, links: map[link]*kernel.LinkInfo{}, planned: map[link]*kernel.LinkInfo{}}
+	return &session{ctx: ctx, dir: attach.Open(root), failed: -1, staged: isStaged(ctx), links: map[link]*kernel.LinkInfo{}, planned: map[link]*kernel.LinkInfo{}}
 }
 
 // begin opens the namespaces, once. See runner.begin for strict.
@@ -154,9 +155,11 @@ func (s *session) flush() error {
 	if err := s.write(); err != nil {
 		return err
 	}
-	list := make(kernel.Objects, len(s.pending))
-	for i, o := range s.pending {
-		list[i] = o.Object
+	list := make(kernel.Objects, 0, len(s.pending))
+	for _, o := range s.pending {
+		if !s.staged || o.Side() == kernel.Host || len(kernel.LinkNames(o)) > 0 {
+			list = append(list, o.Object)
+		}
 	}
 	waiting := s.pending
 	s.pending = nil

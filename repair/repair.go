@@ -39,6 +39,9 @@ func Attachment(dir *attach.Dir, runtime *libcni.CNIConfig, rec *attach.Record, 
 	case attach.StateAdding:
 		out.Skipped = "an ADD is running"
 		return out
+	case attach.StateStaged:
+		out.Skipped = "the runtime has not moved the link into the container yet"
+		return out
 	default:
 		out.Skipped = s + " (fairlead gc --all removes it)"
 		return out
