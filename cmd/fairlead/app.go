@@ -67,7 +67,7 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(a.addCommand(), a.checkCommand(), a.delCommand(), a.gcCommand(), a.repairCommand(), a.statusCommand(), a.podCommand())
 	root.AddCommand(a.listCommand(), a.doctorCommand(), a.planCommand(), a.validateCommand(), a.versionCommand())
 	root.AddCommand(a.agentCommand(), a.kubernetesCommand(), a.policyCommand(), a.nodeCommand(), a.networkCommand(), a.ipamCommand(), a.mapCommand())
-	root.AddCommand(a.installCommand(), a.uninstallCommand(), a.migrateCommand(), a.fuseCommand(), a.dhcpCommand(), a.wireguardCommand())
+	root.AddCommand(a.installCommand(), a.uninstallCommand(), a.migrateCommand(), a.fuseCommand(), a.dhcpCommand(), a.dockerCommand(), a.wireguardCommand())
 	root.AddCommand(append(a.demoCommands(), a.demoClusterCommand())...)
 	root.AddCommand(helpTopics()...)
 	root.SetUsageTemplate(usageTemplate)

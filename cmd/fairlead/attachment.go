@@ -151,13 +151,23 @@ func noNetns(path string) error {
 }
 
 func (a *app) checkCommand() *cobra.Command {
-	return a.operation(&cobra.Command{
+	c := a.operation(&cobra.Command{
 		Use: "check NETWORK NETNS", Short: "verify that an attachment is unchanged",
 		Long: "Check asks every plugin of the network whether the objects that it created for the\n" +
 			"namespace are unchanged, and reports each difference. Networks support it since\n" +
-			"cniVersion 0.4.0; for an older network it fails.",
-		Example: "  fairlead check my-network web",
+			"cniVersion 0.4.0; for an older network it fails.\n\n" +
+			"A network of Docker has no configuration. Check then compares the records of its endpoints, and\n" +
+			"NETNS may be the beginning of an endpoint's ID.",
+		Example: "  fairlead check my-network web\n  fairlead check docker-d11582073763 efa8161de87a",
 	}, (*session).check)
+	byPlugins := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if done, err := a.checkRecords(args[0], args[1]); done {
+			return err
+		}
+		return byPlugins(c, args)
+	}
+	return c
 }
 
 func (s *session) check(ctx context.Context) error {

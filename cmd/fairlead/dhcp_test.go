@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/fairlead/fairlead/docker"
 	"github.com/fairlead/fairlead/plugins/ipam/dhcpd"
 )
 
@@ -53,6 +54,9 @@ func TestUnits(t *testing.T) {
 	for file, lines := range map[string][]string{
 		"fairlead-dhcp.socket":  {"ListenStream=/run/cni/dhcp.sock"},
 		"fairlead-dhcp.service": {"ExecStart=/usr/bin/fairlead dhcp-daemon", "Requires=fairlead-dhcp.socket"},
+
+		"fairlead-docker.socket":  {"ListenStream=" + docker.DefaultSocket},
+		"fairlead-docker.service": {"ExecStart=/usr/bin/fairlead docker-plugin", "Requires=fairlead-docker.socket"},
 	} {
 		raw, err := os.ReadFile("../../contrib/systemd/" + file)
 		must(t, err)

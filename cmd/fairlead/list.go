@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
@@ -20,6 +21,7 @@ type listed struct {
 	Network   string        `json:"network"`
 	Container string        `json:"container"`
 	IfName    string        `json:"ifname"`
+	Link      string        `json:"link,omitempty"` // name of the container's link, if it is not IfName
 	Netns     string        `json:"netns"`
 	Addresses []string      `json:"addresses"`
 	Ports     []attach.Port `json:"hostPorts"`
@@ -38,7 +40,8 @@ that was added with "fairlead add" is shown by the name of its namespace. The st
   ok              the attachment and its namespace exist
   namespace gone  the container is gone and nobody detached it: gc removes the attachment
   adding          an add is running
-  interrupted     an add was killed: del or gc removes what it left`,
+  interrupted     an add was killed: del or gc removes what it left
+  staged          the link is on the host, until Docker moves it into the container`,
 		Example: "  fairlead list\n  fairlead list -o wide\n  fairlead list --network my-network\n  fairlead list --json | jq -r '.[].addresses[]'",
 		Args:    want(0, 0),
 		RunE: func(*cobra.Command, []string) error {
@@ -99,7 +102,7 @@ func isContainer(r *attach.Record, name string) bool {
 
 func describe(r *attach.Record) listed {
 	l := listed{
-		Network: r.Network, Container: r.ContainerID, IfName: r.IfName, Netns: r.Netns,
+		Network: r.Network, Container: r.ContainerID, IfName: r.IfName, Link: r.Link, Netns: r.Netns,
 		Addresses: []string{}, Ports: []attach.Port{},
 		Created: r.Created, Age: int(time.Since(r.Created).Seconds()), State: r.State(),
 	}
@@ -128,7 +131,7 @@ func (a *app) printList(list []listed) error {
 	}
 	t := table{{"NETWORK", "CONTAINER", "INTERFACE", "ADDRESSES", "HOST PORTS", "AGE", "STATE", "NAMESPACE", "CREATED"}}
 	for _, l := range list {
-		t = append(t, []string{l.Network, shownName(l.Container, l.Netns), l.IfName, join(l.Addresses), ports(l.Ports), age(l.Age), l.State,
+		t = append(t, []string{l.Network, shownName(l.Container, l.Netns), cmp.Or(l.Link, l.IfName), join(l.Addresses), ports(l.Ports), age(l.Age), l.State,
 			l.Netns, l.Created.Format(time.RFC3339)})
 	}
 	return a.printTable(t, 7)

@@ -92,7 +92,7 @@ func (m *machine) runWithCapabilities(c pluginCase, caps []string) error {
 func TestSystemdUnitCapabilities(t *testing.T) {
 	t.Parallel()
 	list := capabilityTable(t)
-	for _, unit := range []string{"fairlead-gc", "fairlead-repair", "fairlead-dhcp"} {
+	for _, unit := range []string{"fairlead-gc", "fairlead-repair", "fairlead-dhcp", "fairlead-docker"} {
 		has := systemdunit.Read(t, unit).Capabilities()
 		want := slices.Clone(list[unit])
 		slices.Sort(has)

@@ -1,59 +1,12 @@
 package dhcpd
 
 import (
-	"fmt"
 	"net"
-	"os"
-	"path/filepath"
-	"strconv"
+
+	"github.com/fairlead/fairlead/internal/listen"
 )
 
-// firstInherited is the first file descriptor that systemd passes, sd_listen_fds(3).
-const firstInherited = 3
-
-// Listen returns the daemon's socket: the one that systemd passed, or a new one at the path. It replaces a stale
-// socket.
+// Listen returns the daemon's socket: the one that systemd passed, or a new one at the path.
 func (d *Daemon) Listen(getenv func(string) string) (net.Listener, error) {
-	n, err := inherited(getenv)
-	switch {
-	case err != nil:
-		return nil, err
-	case n == 0:
-		return listenUnix(d.o.HostPrefix + d.o.SocketPath)
-	case n > 1:
-		return nil, fmt.Errorf("systemd passed %d sockets: want one", n)
-	}
-	f := os.NewFile(firstInherited, "the socket passed by systemd")
-	defer f.Close()
-	return net.FileListener(f)
-}
-
-// inherited returns how many sockets systemd passed to this process.
-func inherited(getenv func(string) string) (int, error) {
-	fds, pid := getenv("LISTEN_FDS"), getenv("LISTEN_PID")
-	if fds == "" || pid != strconv.Itoa(os.Getpid()) {
-		return 0, nil
-	}
-	n, err := strconv.Atoi(fds)
-	if err != nil || n < 0 {
-		return 0, fmt.Errorf("LISTEN_FDS=%s: want the number of sockets", fds)
-	}
-	return n, nil
-}
-
-// listenUnix creates the daemon's socket and replaces a stale one.
-func listenUnix(path string) (net.Listener, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("create the socket's directory: %w", err)
-	}
-	if c, err := net.Dial("unix", path); err == nil {
-		_ = c.Close()
-		return nil, fmt.Errorf("another DHCP daemon answers at %s: stop it first", path)
-	}
-	_ = os.Remove(path)
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, err
-	}
-	return l, os.Chmod(path, 0o600)
+	return listen.Unix(d.o.HostPrefix+d.o.SocketPath, "DHCP daemon", getenv)
 }

@@ -1,0 +1,134 @@
+package docker
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+
+	"github.com/fairlead/fairlead/ipam"
+)
+
+// requestAddress allocates an address. The gateway of a pool is no allocation: it is never assigned.
+func (d *Driver) requestAddress(ctx context.Context, q *addressRequest) (any, error) {
+	p, err := d.poolOf(q.PoolID)
+	if err != nil {
+		return nil, err
+	}
+	var wanted []netip.Addr
+	if q.Address != "" {
+		a, err := netip.ParseAddr(q.Address)
+		if err != nil || !p.Subnet.Contains(a.Unmap()) {
+			return nil, fmt.Errorf("address %s: want an address of the subnet %s", q.Address, p.Subnet)
+		}
+		wanted = []netip.Addr{a.Unmap()}
+	}
+	if q.Options[requestTypeKey] == gatewayAddress {
+		return d.setGateway(p, wanted)
+	}
+	set, err := p.ranges(len(wanted) > 0)
+	if err != nil {
+		return nil, err
+	}
+	store, err := ipam.Open(ctx, d.addressDir(), p.ID, ipam.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close()
+	ips, err := store.Allocate(ipam.Owner{ContainerID: rand.Text(), IfName: "docker"}, []ipam.RangeSet{set}, wanted)
+	if err != nil {
+		return nil, err
+	}
+	return p.response(ips[0].Address.Addr()), nil
+}
+
+func (p *pool) response(a netip.Addr) addressResponse {
+	return addressResponse{netip.PrefixFrom(a, p.Subnet.Bits()).String(), map[string]string{}}
+}
+
+// ranges returns the addresses to choose from. A fixed address may be outside the pool's part.
+func (p *pool) ranges(fixed bool) (ipam.RangeSet, error) {
+	r := ipam.Range{Subnet: p.Subnet, Gateway: p.Gateway}
+	if p.Sub.IsValid() && !fixed {
+		r.Start, r.End = p.Sub.Addr(), last(p.Sub)
+		if usual, err := (ipam.Range{Subnet: p.Subnet}).Complete(); err == nil {
+			r.Start, r.End = later(r.Start, usual.Start), earlier(r.End, usual.End)
+		}
+	}
+	sets, err := ipam.CompleteSets([]ipam.RangeSet{{r}})
+	if err != nil {
+		return nil, err
+	}
+	return sets[0], nil
+}
+
+func later(a, b netip.Addr) netip.Addr {
+	if a.Less(b) {
+		return b
+	}
+	return a
+}
+
+func earlier(a, b netip.Addr) netip.Addr {
+	if a.Less(b) {
+		return a
+	}
+	return b
+}
+
+// last returns the last address of a prefix.
+func last(p netip.Prefix) netip.Addr {
+	b := p.Masked().Addr().AsSlice()
+	for i := p.Bits(); i < 8*len(b); i++ {
+		b[i/8] |= 0x80 >> (i % 8)
+	}
+	a, _ := netip.AddrFromSlice(b) // the length is that of an address
+	return a
+}
+
+// setGateway notes the address of a pool's gateway. dockerd asks for it before any other address.
+func (d *Driver) setGateway(p *pool, wanted []netip.Addr) (any, error) {
+	d.poolLock.Lock()
+	defer d.poolLock.Unlock()
+	gateway := p.Subnet.Addr().Next()
+	if len(wanted) > 0 {
+		gateway = wanted[0]
+	}
+	if p.Gateway.IsValid() && p.Gateway != gateway {
+		return nil, fmt.Errorf("gateway %s: pool %s has the gateway %s already", gateway, p.ID, p.Gateway)
+	}
+	p.Gateway = gateway
+	if _, err := p.ranges(false); err != nil {
+		return nil, err
+	}
+	return p.response(gateway), d.pools.write(p.ID, p)
+}
+
+// releaseAddress frees an address. One that is free already is success.
+func (d *Driver) releaseAddress(ctx context.Context, q *addressRequest) (any, error) {
+	p, err := d.poolOf(q.PoolID)
+	if err != nil {
+		return none{}, nil // the pool is gone, and its addresses with it
+	}
+	a, err := netip.ParseAddr(q.Address)
+	if err != nil {
+		return nil, fmt.Errorf("address %q: want an address", q.Address)
+	}
+	return none{}, d.free(ctx, p.ID, func(x ipam.Allocation) bool { return x.Addr == a.Unmap() })
+}
+
+// free frees the addresses of a pool that match.
+func (d *Driver) free(ctx context.Context, id string, match func(ipam.Allocation) bool) error {
+	store, err := ipam.Open(ctx, d.addressDir(), id, ipam.Options{Existing: true})
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	_, err = store.FreeIf(match)
+	return err
+}

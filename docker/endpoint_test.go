@@ -1,0 +1,314 @@
+package docker_test
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/kernel/netns"
+	"github.com/fairlead/fairlead/libcni"
+	"github.com/fairlead/fairlead/repair"
+)
+
+// unchanged checks that repair finds nothing to do.
+func (h *host) unchanged() {
+	h.t.Helper()
+	if r := h.repaired(true); len(r.Restored)+len(r.Failed) > 0 || r.Error != "" || r.Skipped != "" {
+		h.t.Errorf("repair would change something: %+v", r)
+	}
+}
+
+func (h *host) repaired(dry bool) repair.Report {
+	h.t.Helper()
+	return repair.Attachment(h.records, libcni.NewCNIConfigWithCacheDir(nil, h.options.LibDir, nil), h.record(), dry)
+}
+
+// TestBridge attaches an endpoint with both families and a published port, as dockerd does, and removes it.
+func TestBridge(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	c := kerneltest.Netns(t)
+	h.network("n1", "", pools)
+	before := kerneltest.Dump(t, "")
+	made := h.call("NetworkDriver.CreateEndpoint", `{`+ids("n1", "e1")+`,"Interface":{"Address":"10.20.0.5/24","AddressIPv6":"fd20::5/64"}}`)
+	if i := made["Interface"].(map[string]any); len(i) != 1 || i["MacAddress"] == "" {
+		t.Errorf("the driver chose %v, want only a hardware address", i)
+	}
+	if r := h.record(); r.State() != attach.StateStaged {
+		t.Errorf("state %s before Join", r.State())
+	}
+	if got := kerneltest.Run(t, "ip", "addr"); strings.Contains(got, "10.20.0.5") || strings.Contains(got, "fd20::5") {
+		t.Errorf("the host has the container's addresses: %s", got)
+	}
+	if r := h.repaired(false); r.Skipped == "" {
+		t.Errorf("repair of a staged attachment: %+v", r)
+	}
+	h.fails("NetworkDriver.Join", `{`+ids("n1", "e1")+`}`, "SandboxKey is empty")
+	joined := h.join("n1", "e1", c, "10.20.0.5/24 fd20::5/64")
+	if joined["Gateway"] != "10.20.0.1" || joined["GatewayIPv6"] != "fd20::1" {
+		t.Errorf("gateways %v", joined)
+	}
+	h.fails("NetworkDriver.Join", `{`+ids("n1", "e1")+`,"SandboxKey":"/x"}`, "is in the container at "+c+" already")
+	if r := h.record(); r.Link != "eth0" || r.Netns != c {
+		t.Errorf("the record has link %q in %s", r.Link, r.Netns)
+	}
+	h.unchanged()
+	kerneltest.In(t, c, "ping", "-c1", "-W2", "10.20.0.1")
+	kerneltest.In(t, c, "ping", "-c1", "-W2", "fd20::1")
+	if got := strings.TrimSpace(kerneltest.In(t, c, "cat", "/proc/sys/net/ipv6/conf/eth0/accept_ra")); got != "0" {
+		t.Errorf("the container accepts router advertisements: %s", got)
+	}
+
+	h.call("NetworkDriver.ProgramExternalConnectivity", `{`+ids("n1", "e1")+
+		`,"Options":{"com.docker.network.portmap":[{"Proto":6,"Port":80,"HostPort":8080},{"Proto":17,"Port":53,"HostIP":"127.0.0.1"},{"Proto":6,"Port":81,"HostPort":8080,"HostPortEnd":8090}]}}`)
+	want := []attach.Port{{HostPort: 8080, ContainerPort: 80, Protocol: "tcp"}, {HostIP: "127.0.0.1", HostPort: 32768, ContainerPort: 53, Protocol: "udp"}, {HostPort: 8081, ContainerPort: 81, Protocol: "tcp"}}
+	if r := h.record(); !slices.Equal(r.Parts[len(r.Parts)-1].Ports, want) {
+		t.Errorf("ports %v, want %v", r.Parts[len(r.Parts)-1].Ports, want)
+	}
+	h.unchanged()
+	h.call("NetworkDriver.RevokeExternalConnectivity", `{`+ids("n1", "e1")+`}`)
+	if r := h.record(); r.Last("portmap") >= 0 {
+		t.Error("the ports are still forwarded")
+	}
+	h.call("NetworkDriver.Leave", `{`+ids("n1", "e1")+`}`)
+	if got := kerneltest.In(t, c, "ip", "-br", "link"); strings.Contains(got, "eth0") {
+		t.Errorf("left in the container: %s", got)
+	}
+	h.call("NetworkDriver.DeleteEndpoint", `{`+ids("n1", "e1")+`}`)
+	h.nothingLeft()
+	h.call("NetworkDriver.DeleteNetwork", `{"NetworkID":"n1"}`)
+	if d := kerneltest.Diff(links(before), links(kerneltest.Dump(t, ""))); d != "" {
+		t.Errorf("left of the network:\n%s", d)
+	}
+}
+
+// links returns the lines of a dump that are about links.
+func links(dump string) string {
+	var out []string
+	for l := range strings.Lines(dump) {
+		if strings.Contains(l, "mtu") {
+			out = append(out, l)
+		}
+	}
+	return strings.Join(out, "")
+}
+
+// TestRepair removes what dockerd and Fairlead created, and repairs it by the record.
+func TestRepair(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	c := kerneltest.Netns(t)
+	h.network("n1", "", pool4)
+	h.call("NetworkDriver.CreateEndpoint", `{`+ids("n1", "e1")+`,"Interface":{"Address":"10.20.0.5/24"}}`)
+	h.join("n1", "e1", c, "10.20.0.5/24")
+	kerneltest.In(t, c, "ip", "addr", "flush", "dev", "eth0")
+	kerneltest.Run(t, "nft", "flush", "ruleset")
+	if r := h.repaired(false); len(r.Restored) < 2 || len(r.Failed) > 0 {
+		t.Errorf("%+v", r)
+	}
+	h.unchanged()
+}
+
+// TestRestartedBetweenCalls starts the driver again after each call.
+func TestRestartedBetweenCalls(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	c := kerneltest.Netns(t)
+	h.network("n1", "", pool4)
+	h.start()
+	endpoint := `{` + ids("n1", "e1") + `,"Interface":{"Address":"10.20.0.5/24"}}`
+	h.call("NetworkDriver.CreateEndpoint", endpoint)
+	h.start()
+	h.call("NetworkDriver.CreateEndpoint", endpoint) // its reply was lost
+	h.start()
+	h.join("n1", "e1", c, "10.20.0.5/24")
+	h.start()
+	h.unchanged()
+	h.call("NetworkDriver.Leave", `{`+ids("n1", "e1")+`}`)
+	h.start()
+	h.call("NetworkDriver.DeleteEndpoint", `{`+ids("n1", "e1")+`}`)
+	if _, err := h.records.Read(kernel.Owner{Network: "docker-n1", ContainerID: "e1"}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the record: %v", err)
+	}
+	if got := kerneltest.Run(t, "ip", "-br", "link"); strings.Contains(got, "veth") {
+		t.Errorf("left: %s", got)
+	}
+}
+
+// TestMovedBack removes an endpoint whose link dockerd has moved back to the host, and one whose container is gone.
+func TestMovedBack(t *testing.T) {
+	t.Parallel()
+	kerneltest.Needs(t, "macvlan")
+	h := newHost(t)
+	kerneltest.Run(t, "ip", "link", "add", "up0", "type", "veth", "peer", "name", "up1")
+	kerneltest.Run(t, "ip", "link", "set", "up0", "up")
+	h.network("n1", `"type":"macvlan","parent":"up0"`, pool4)
+	for _, end := range []string{"moved back", "gone"} {
+		c := kerneltest.Netns(t)
+		h.call("NetworkDriver.CreateEndpoint", `{`+ids("n1", "e1")+`,"Interface":{"Address":"10.20.0.5/24"}}`)
+		h.join("n1", "e1", c, "10.20.0.5/24")
+		h.unchanged()
+		if end == "gone" {
+			kerneltest.Gone(t, c)
+		} else {
+			src := h.record().IfName
+			kerneltest.In(t, c, "ip", "link", "set", "eth0", "down")
+			kerneltest.In(t, c, "ip", "link", "set", "eth0", "name", src)
+			moveToHost(t, c, src)
+		}
+		h.call("NetworkDriver.DeleteEndpoint", `{`+ids("n1", "e1")+`}`)
+		h.nothingLeft()
+	}
+}
+
+// moveToHost moves a link of a container to the test's host.
+func moveToHost(t *testing.T, container, link string) {
+	t.Helper()
+	host, err := netns.Current()
+	must(t, err)
+	defer host.Close()
+	kerneltest.In(t, container, "ip", "link", "set", link, "netns", fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), host.FD()))
+}
+
+// TestTypes attaches an endpoint to a network of each type on a parent link.
+func TestTypes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, typ, options, join, feature string }{
+		{"macvlan private", "macvlan", `"mode":"private"`, `"Gateway":"10.20.0.1"`, "macvlan"},
+		{"macvlan bridge", "macvlan", `"macvlan_mode":"bridge","mtu":"1400"`, `"Gateway":"10.20.0.1"`, "macvlan"},
+		{"ipvlan l2", "ipvlan", `"mode":"l2"`, `"Gateway":"10.20.0.1"`, "ipvlan"},
+		{"ipvlan l3", "ipvlan", `"ipvlan_mode":"l3"`, `"StaticRoutes":[{"Destination":"0.0.0.0/0","RouteType":1}],"DisableGatewayService":true`, "ipvlan"},
+		{"vlan", "vlan", `"vlan":"7"`, `"Gateway":"10.20.0.1"`, "vlan"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			kerneltest.Needs(t, c.feature)
+			h := newHost(t)
+			kerneltest.Run(t, "ip", "link", "add", "up0", "type", "veth", "peer", "name", "up1")
+			kerneltest.Run(t, "ip", "link", "set", "up0", "up")
+			kerneltest.Run(t, "ip", "link", "set", "up1", "up")
+			h.network("n1", `"type":"`+c.typ+`","parent":"up0",`+c.options, pool4)
+			h.call("NetworkDriver.CreateEndpoint", `{`+ids("n1", "e1")+`,"Interface":{"Address":"10.20.0.5/24"}}`)
+			_, joined := h.raw("NetworkDriver.Join", `{`+ids("n1", "e1")+`,"SandboxKey":"/nowhere"}`)
+			if !strings.Contains(joined, c.join) {
+				t.Errorf("Join: %s, want %s", joined, c.join)
+			}
+			h.fails("NetworkDriver.ProgramExternalConnectivity", `{`+ids("n1", "e1")+`,"Options":{"com.docker.network.portmap":[{"Proto":6,"Port":80,"HostPort":8080}]}}`, "--publish")
+			h.join("n1", "e1", kerneltest.Netns(t), "10.20.0.5/24")
+			h.unchanged()
+			h.call("NetworkDriver.Leave", `{`+ids("n1", "e1")+`}`)
+			h.call("NetworkDriver.DeleteEndpoint", `{`+ids("n1", "e1")+`}`)
+			h.nothingLeft()
+		})
+	}
+}
+
+// TestInternal checks that an internal network has no gateway, and that the host has no address on it.
+func TestInternal(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.call("NetworkDriver.CreateNetwork", `{"NetworkID":"n1","Options":{"com.docker.network.internal":true},`+pool4+`}`)
+	h.call("NetworkDriver.CreateEndpoint", `{`+ids("n1", "e1")+`,"Interface":{"Address":"10.20.0.5/24"}}`)
+	joined := h.join("n1", "e1", kerneltest.Netns(t), "10.20.0.5/24")
+	if joined["Gateway"] != nil || joined["DisableGatewayService"] != true {
+		t.Errorf("Join: %v", joined)
+	}
+	h.unchanged()
+	if got := kerneltest.Run(t, "ip", "-4", "addr"); strings.Contains(got, "10.20.0.") {
+		t.Errorf("the host's addresses: %s", got)
+	}
+}
+
+// TestSettledObjects checks which objects of an attachment remain once dockerd has configured the container.
+func TestSettledObjects(t *testing.T) {
+	t.Parallel()
+	p := netip.MustParsePrefix
+	list := kernel.Objects{
+		&kernel.Bridge{Name: "br0"},
+		&kernel.Veth{Name: "veth1", PeerSide: kernel.Container, PeerName: "fl1"},
+		&kernel.Veth{Name: "other", PeerSide: kernel.Host, PeerName: "fl1"},
+		&kernel.Route{Dst: p("10.0.0.5/32"), Link: "veth1"},
+		&kernel.Sysctl{In: kernel.Container, Key: "net/ipv4/conf/fl1/arp_notify", Value: "1", Link: "fl1"},
+		&kernel.Addr{In: kernel.Container, Link: "fl1", Prefix: p("10.0.0.5/24"), NoRoute: true},
+		&kernel.Addr{In: kernel.Container, Link: "fl1", Prefix: p("fd00::5/64")},
+		&kernel.Up{In: kernel.Container, Link: "fl1"},
+		&kernel.Route{In: kernel.Container, Dst: p("0.0.0.0/0"), Link: "fl1"},
+		&kernel.StackedLink{Type: "vlan", Name: "fl1", Parent: "eth9", VLAN: 5},
+	}
+	var got []string
+	for _, o := range list.Settle("fl1", "eth3") {
+		got = append(got, o.String())
+	}
+	want := []string{
+		list[0].String(), "ip link add veth1 type veth peer name eth3 netns container", list[2].String(), list[3].String(),
+		"sysctl -w net/ipv4/conf/eth3/arp_notify=1", "ip addr add 10.0.0.5/32 dev eth3", "ip addr add fd00::5/64 dev eth3",
+		"ip link set eth3 up", "ip link add link eth9 name eth3 type vlan id 5",
+	}
+	want[4] = (&kernel.Sysctl{In: kernel.Container, Key: "net/ipv4/conf/eth3/arp_notify", Value: "1", Link: "eth3"}).String()
+	want[8] = (&kernel.StackedLink{Type: "vlan", Name: "eth3", Parent: "eth9", VLAN: 5}).String()
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if got := list[1].(*kernel.Veth).PeerName; got != "fl1" {
+		t.Errorf("the original has changed: %s", got)
+	}
+}
+
+// TestExistingBridge attaches to a bridge that somebody else created. The network leaves it in place.
+func TestExistingBridge(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	kerneltest.Run(t, "ip", "link", "add", "br7", "address", "02:00:00:00:00:07", "type", "bridge")
+	kerneltest.Run(t, "ip", "link", "set", "br7", "up")
+	h.network("n1", `"com.docker.network.bridge.name":"br7"`, pool4)
+	h.call("NetworkDriver.CreateEndpoint", `{`+ids("n1", "e1")+`,"Interface":{"Address":"10.20.0.5/24"}}`)
+	h.call("NetworkDriver.DeleteNetwork", `{"NetworkID":"n1"}`) // also the endpoint, which dockerd has forgotten
+	h.nothingLeft()
+	if got := kerneltest.Run(t, "ip", "link", "show", "br7"); !strings.Contains(got, "02:00:00:00:00:07") {
+		t.Errorf("the bridge: %s", got)
+	}
+}
+
+// TestRemoveBridge checks which bridges are removed.
+func TestRemoveBridge(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	if err := kernel.RemoveBridge("br0"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a missing bridge: %v", err)
+	}
+	for _, line := range []string{"add br0 type bridge", "add br1 group 1718353921 type bridge", "add br2 group 1718353921 type bridge", "add p0 master br1 type veth peer name p1"} {
+		kerneltest.Run(t, append([]string{"ip", "link"}, strings.Fields(line)...)...)
+	}
+	must(t, kernel.RemoveBridge("br0"))
+	if err := kernel.RemoveBridge("br1"); err == nil || !strings.Contains(err.Error(), "p0 is still a port") {
+		t.Errorf("a bridge with a port: %v", err)
+	}
+	must(t, kernel.RemoveBridge("br2"))
+	if got := kerneltest.Run(t, "ip", "-br", "link", "show", "type", "bridge"); !strings.Contains(got, "br0") || !strings.Contains(got, "br1") || strings.Contains(got, "br2") {
+		t.Errorf("left: %s", got)
+	}
+}
+
+// TestFailedEndpoint checks that a failed CreateEndpoint leaves nothing.
+func TestFailedEndpoint(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.network("n1", "", pool4)
+	h.network("n2", `"type":"macvlan","parent":"none0"`, pool4)
+	h.fails("NetworkDriver.CreateEndpoint", `{`+ids("n2", "e1")+`,"Interface":{"Address":"10.20.0.5/24"}}`, "no interface none0 in the host")
+	h.call("NetworkDriver.CreateEndpoint", `{`+ids("n1", "e2")+`,"Interface":{"Address":"10.20.0.5/24"}}`)
+	name := h.record().IfName
+	h.call("NetworkDriver.DeleteEndpoint", `{`+ids("n1", "e2")+`}`)
+	kerneltest.Run(t, "ip", "link", "add", name, "type", "bridge") // somebody else has the name
+	h.fails("NetworkDriver.CreateEndpoint", `{`+ids("n1", "e2")+`,"Interface":{"Address":"10.20.0.5/24"}}`, name+" already exists")
+	kerneltest.Run(t, "ip", "link", "show", name)
+	kerneltest.Run(t, "ip", "link", "del", name)
+	h.nothingLeft()
+}

@@ -1,0 +1,76 @@
+package docker
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/libcni"
+)
+
+// list returns the plugins that attach an endpoint to the network.
+func (n *network) list(i endpointInterface) (*libcni.NetworkConfigList, error) {
+	p := maps.Clone(n.Plugin)
+	if i.MacAddress != "" {
+		if n.sharesMAC() {
+			return nil, fmt.Errorf("--mac-address %s: a container on a network of type %s has the hardware address of its parent", i.MacAddress, n.Type)
+		}
+		p["args"] = map[string]any{"cni": map[string]any{"mac": i.MacAddress}}
+	}
+	ips, err := n.addresses(i)
+	if err != nil {
+		return nil, err
+	}
+	if len(ips) > 0 {
+		p["ipam"] = map[string]any{"type": "static", "addresses": ips}
+	}
+	plugins := []any{p}
+	if n.Type == typeBridge {
+		// A firewall that drops forwarded packets, such as Docker's own, lets this network's packets through.
+		plugins = append(plugins, map[string]any{"type": "firewall", "ingressPolicy": "same-bridge"})
+	}
+	raw, err := json.Marshal(map[string]any{"cniVersion": cni.Current, "name": n.Name, "plugins": plugins})
+	if err != nil {
+		return nil, err
+	}
+	return libcni.ConfListFromBytes(raw)
+}
+
+// sharesMAC reports whether the network's containers have the hardware address of their parent.
+func (n *network) sharesMAC() bool { return n.Type == "ipvlan" || n.Type == "vlan" }
+
+// routesWithoutGateway reports whether the network forwards packets without a gateway: ipvlan in the modes of layer 3.
+func (n *network) routesWithoutGateway() bool {
+	return n.Type == "ipvlan" && (n.Plugin["mode"] == "l3" || n.Plugin["mode"] == "l3s")
+}
+
+// staticAddress is an element of "addresses" of the plugin static.
+type staticAddress struct {
+	Address netip.Prefix `json:"address"`
+	Gateway netip.Addr   `json:"gateway,omitzero"`
+}
+
+// addresses returns the addresses that Docker chose, with the gateways of their pools.
+func (n *network) addresses(i endpointInterface) (out []staticAddress, err error) {
+	for _, text := range []string{i.Address, i.AddressIPv6} {
+		if text == "" {
+			continue
+		}
+		var a staticAddress
+		if a.Address, err = netip.ParsePrefix(text); err != nil {
+			return nil, fmt.Errorf("address %q: want an address with its prefix length, like 10.1.0.5/16", text)
+		}
+		if n.Type == typeCluster {
+			return nil, fmt.Errorf("address %s: a network of type cluster assigns addresses itself", text)
+		}
+		for _, s := range n.Subnets {
+			if s.Pool.Contains(a.Address.Addr()) && !n.Internal && !n.routesWithoutGateway() {
+				a.Gateway = s.Gateway
+			}
+		}
+		out = append(out, a)
+	}
+	return out, nil
+}

@@ -1,0 +1,215 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel"
+)
+
+// network is a network of Docker.
+type network struct {
+	ID       string
+	Name     string // as Fairlead's tools show it
+	Type     string
+	Internal bool
+	Plugin   map[string]any // keys of the plugin's configuration
+	Subnets  []subnet       `json:",omitempty"`
+	Bridge   string         `json:",omitempty"` // the bridge that the network creates, and removes at its end
+	Created  time.Time
+}
+
+// subnet is a pool of a network.
+type subnet struct {
+	Pool    netip.Prefix
+	Gateway netip.Addr `json:",omitzero"`
+}
+
+func (d *Driver) createNetwork(_ context.Context, q *networkRequest) (any, error) {
+	n, err := newNetwork(q)
+	if err != nil {
+		return nil, err
+	}
+	defer d.locks.lock(networksLock)()
+	for _, id := range d.networks.ids() {
+		other, err := d.networks.read(id)
+		if err == nil && other.ID != n.ID && other.Name == n.Name {
+			return nil, fmt.Errorf("option name=%s: Docker's network %s has this name already", n.Name, other.ID)
+		}
+	}
+	if _, err := n.list(endpointInterface{}); err != nil {
+		return nil, err
+	}
+	if err := n.ownBridge(); err != nil {
+		return nil, err
+	}
+	return none{}, d.networks.write(n.ID, n)
+}
+
+// networksLock is the name of the lock for changes of the list of networks. IDs have no space.
+const networksLock = "the networks"
+
+func newNetwork(q *networkRequest) (*network, error) {
+	if err := checkID("NetworkID", q.NetworkID); err != nil {
+		return nil, err
+	}
+	options, err := userOptions(q.Options)
+	if err != nil {
+		return nil, err
+	}
+	t, err := typeOf(options)
+	if err != nil {
+		return nil, err
+	}
+	n := &network{ID: q.NetworkID, Name: options[nameKey], Type: t.name, Created: time.Now()}
+	if n.Name == "" {
+		n.Name = "docker-" + short(q.NetworkID)
+	}
+	if err := cni.ValidateNetworkName(n.Name); err != nil {
+		return nil, fmt.Errorf("option name=%s: %w", n.Name, err)
+	}
+	if n.Internal, err = isInternal(q.Options); err != nil {
+		return nil, err
+	}
+	if n.Plugin, err = t.parse(options); err != nil {
+		return nil, err
+	}
+	if n.Subnets, err = parsePools(slices.Concat(q.IPv4Data, q.IPv6Data)); err != nil {
+		return nil, err
+	}
+	return n, n.complete(t)
+}
+
+func short(id string) string { return id[:min(len(id), 12)] }
+
+// complete sets the defaults of a type.
+func (n *network) complete(t *networkType) error {
+	usual := func(key string, v any) {
+		if _, set := n.Plugin[key]; !set {
+			n.Plugin[key] = v
+		}
+	}
+	n.Plugin["type"] = t.plugin
+	switch t.name {
+	case typeBridge:
+		usual("bridge", "fl-"+short(n.ID))
+		usual("ipMasq", !n.Internal)
+		usual("isGateway", !n.Internal && len(n.Subnets) > 0)
+	case typeCluster:
+		return n.completeCluster(usual)
+	}
+	return nil
+}
+
+// completeCluster chooses the plugin of a network of the cluster, whose addresses the cluster assigns.
+func (n *network) completeCluster(usual func(string, any)) error {
+	if len(n.Subnets) > 0 {
+		return errors.New("a network of type cluster assigns addresses itself: create it with --ipam-driver null")
+	}
+	usual("network", defaultNetwork)
+	name, _ := n.Plugin["network"].(string) // the option is a text
+	ipam := map[string]any{"type": "fairlead-ipam", "network": name}
+	n.Plugin["type"] = "fairlead-net"
+	if name == defaultNetwork {
+		n.Plugin["type"], n.Plugin["ipam"] = "ptp", ipam
+		delete(n.Plugin, "network")
+	}
+	return nil
+}
+
+// defaultNetwork is the network of the cluster that every host is on.
+const defaultNetwork = "default"
+
+// parsePools parses the pools of a network. Docker's IPAM driver null has the pool 0.0.0.0/0 and assigns no addresses.
+func parsePools(pools []poolData) (out []subnet, err error) {
+	for _, p := range pools {
+		var s subnet
+		if s.Pool, err = netip.ParsePrefix(p.Pool); err != nil {
+			return nil, fmt.Errorf("pool %q: want a subnet, like 10.1.0.0/16", p.Pool)
+		}
+		if s.Pool.Bits() == 0 {
+			continue
+		}
+		if p.Gateway != "" {
+			gw, err := netip.ParsePrefix(p.Gateway)
+			if err != nil {
+				return nil, fmt.Errorf("gateway %q of pool %s: want an address with its prefix length, like 10.1.0.1/16", p.Gateway, p.Pool)
+			}
+			s.Gateway = gw.Addr()
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// ownBridge notes whether the network's bridge does not exist yet: then the network creates it.
+func (n *network) ownBridge() error {
+	name, _ := n.Plugin["bridge"].(string) // the option is a text
+	if n.Type != typeBridge {
+		return nil
+	}
+	if err := cni.ValidateInterfaceName(name); err != nil {
+		return fmt.Errorf("option bridge=%s: %w", name, err)
+	}
+	e, err := kernel.Open(nil, kernel.Options{})
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	l, err := e.Link(kernel.Host, name)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		n.Bridge = name
+		return nil
+	case err == nil && l.Kind != "bridge":
+		return fmt.Errorf("option bridge=%s: there is a link with this name, and it is not a bridge", name)
+	}
+	return err
+}
+
+func (d *Driver) allocateNetwork(context.Context, *networkRequest) (any, error) {
+	return map[string]map[string]string{"Options": {}}, nil
+}
+
+// deleteNetwork removes a network, and endpoints that Docker has forgotten.
+func (d *Driver) deleteNetwork(ctx context.Context, q *networkRequest) (any, error) {
+	if err := checkID("NetworkID", q.NetworkID); err != nil {
+		return nil, err
+	}
+	for _, id := range d.endpoints.ids() {
+		if e, err := d.endpoints.read(id); err == nil && e.NetworkID == q.NetworkID {
+			if err := d.remove(ctx, id); err != nil {
+				return nil, err
+			}
+		}
+	}
+	defer d.locks.lock(networksLock)()
+	n, err := d.networks.read(q.NetworkID)
+	if errors.Is(err, os.ErrNotExist) {
+		return none{}, nil
+	}
+	if err == nil && n.Bridge != "" {
+		if err := kernel.RemoveBridge(n.Bridge); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("remove bridge %s: %w", n.Bridge, err)
+		}
+	}
+	return none{}, d.networks.remove(q.NetworkID)
+}
+
+// networkOf returns the network of a request.
+func (d *Driver) networkOf(id string) (*network, error) {
+	if err := checkID("NetworkID", id); err != nil {
+		return nil, err
+	}
+	n, err := d.networks.read(id)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("network %s is not a network of this driver: remove it and create it again (docker network rm, docker network create)", id)
+	}
+	return n, err
+}

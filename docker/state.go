@@ -1,0 +1,76 @@
+package docker
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// folder keeps one JSON file per object.
+type folder[T any] struct{ dir string }
+
+func (f folder[T]) file(id string) string { return filepath.Join(f.dir, id+".json") }
+
+// read returns an object, or os.ErrNotExist.
+func (f folder[T]) read(id string) (*T, error) {
+	raw, err := os.ReadFile(f.file(id))
+	if err != nil {
+		return nil, err
+	}
+	v := new(T)
+	if err := json.Unmarshal(raw, v); err != nil {
+		return nil, fmt.Errorf("%s is damaged: %w", f.file(id), err)
+	}
+	return v, nil
+}
+
+// write replaces an object's file atomically.
+func (f folder[T]) write(id string, v *T) error {
+	raw, err := json.Marshal(v)
+	if err == nil {
+		err = os.MkdirAll(f.dir, 0o700)
+	}
+	if err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(f.dir, ".new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name()) // fails after the rename, which is fine
+	_, err = tmp.Write(raw)
+	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", f.file(id), err)
+	}
+	return os.Rename(tmp.Name(), f.file(id))
+}
+
+func (f folder[T]) remove(id string) error {
+	if err := os.Remove(f.file(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// ids returns the IDs of all objects.
+func (f folder[T]) ids() (out []string) {
+	files, _ := filepath.Glob(filepath.Join(f.dir, "*.json"))
+	for _, file := range files {
+		out = append(out, strings.TrimSuffix(filepath.Base(file), ".json"))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// clear removes what a kill left of a write.
+func (f folder[T]) clear() {
+	files, _ := filepath.Glob(filepath.Join(f.dir, ".new-*"))
+	for _, file := range files {
+		_ = os.Remove(file)
+	}
+}
