@@ -39,6 +39,7 @@ func suites() []suite {
 		{pkg: module + "kernel/...", always: true},
 		{pkg: module + "plugins/link"},
 		{pkg: module + "plugins/chain"},
+		{pkg: module + "docker", run: "^TestTypes$", on: "6.12"},
 		{pkg: module + "test/scenario", run: "^(TestScenarios|TestPluginPages|TestOVSKernelDatapath)$"},
 		// Lists in one process: the scenarios whose features the host may lack.
 		{pkg: module + "test/scenario", run: "^TestFusedScenarios$/^(ipvlan|netkit|vrf|vrf-routes|list-openshift-bridge|list-openshift-vrf)$", on: "6.12"},
