@@ -168,8 +168,9 @@ bench-policy: ## time changes of network policy on one node, from the event to t
 	FAIRLEAD_POLICY_SCALE=1 go test -count=1 -v -timeout 20m -run '^TestScale$$' ./agent/policy
 	FAIRLEAD_POLICY_SCALE=1 go test -count=1 -v -timeout 20m -run '^TestPacketCost$$' ./agent/enforce
 
-cyclonus: ## compare the evaluator of policy, and the kernel with the compiled tables, with Cyclonus in its 230 generated cases, each port of each pair of pods, IPv4 and IPv6 (builds Cyclonus once; needs root)
-	FAIRLEAD_CYCLONUS=1 go test -count=1 -v -timeout 20m ./test/cyclonus
+cyclonus: ## compare the evaluator of policy, the kernel with the compiled tables, and connections between containers, with Cyclonus in its 230 generated cases, each port of each pair of pods, IPv4 and IPv6 (builds Cyclonus once; needs root)
+	@sh test/install-packages $(TEST_NEEDS)
+	FAIRLEAD_CYCLONUS=1 go test -count=1 -v -timeout 30m ./test/cyclonus
 
 network-policy-api: ## compare the evaluator of policy, and the kernel with the compiled tables, with what the conformance tests of ClusterNetworkPolicy expect, IPv4 and IPv6, without a cluster (builds them once; needs root)
 	FAIRLEAD_NETWORK_POLICY_API=1 go test -count=1 -v -timeout 20m -run '^TestNetworkPolicyAPI$$' ./test/networkpolicyapi
