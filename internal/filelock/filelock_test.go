@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 func open(t *testing.T, path string) *os.File {
@@ -31,15 +33,16 @@ func TestBusy(t *testing.T) {
 	if ok, err := Try(int(first.Fd())); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	limit := kerneltest.Slow(time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	err := Lock(ctx, int(second.Fd()), path)
 	var busy *Busy
 	if !errors.As(err, &busy) {
 		t.Fatalf("got %v", err)
 	}
-	if left := 200*time.Millisecond - busy.Waited; left < 20*time.Millisecond || ctx.Err() != nil {
-		t.Errorf("after %v of 200ms there is no time left for the work", busy.Waited)
+	if left := limit - busy.Waited; left < limit/10 || ctx.Err() != nil {
+		t.Errorf("after %v of %v there is no time left for the work", busy.Waited, limit)
 	}
 	comm, _ := os.ReadFile("/proc/self/comm")
 	want := fmt.Sprintf("the lock %s is held by %s (process %d)", path, strings.TrimSpace(string(comm)), os.Getpid())
