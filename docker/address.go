@@ -52,7 +52,7 @@ func (p *pool) response(a netip.Addr) addressResponse {
 func (p *pool) ranges(fixed bool) (ipam.RangeSet, error) {
 	r := ipam.Range{Subnet: p.Subnet, Gateway: p.Gateway}
 	if p.Sub.IsValid() && !fixed {
-		r.Start, r.End = p.Sub.Addr(), last(p.Sub)
+		r.Start, r.End = p.Sub.Addr(), ipam.LastOf(p.Sub)
 		if usual, err := (ipam.Range{Subnet: p.Subnet}).Complete(); err == nil {
 			r.Start, r.End = later(r.Start, usual.Start), earlier(r.End, usual.End)
 		}
@@ -76,16 +76,6 @@ func earlier(a, b netip.Addr) netip.Addr {
 		return a
 	}
 	return b
-}
-
-// last returns the last address of a prefix.
-func last(p netip.Prefix) netip.Addr {
-	b := p.Masked().Addr().AsSlice()
-	for i := p.Bits(); i < 8*len(b); i++ {
-		b[i/8] |= 0x80 >> (i % 8)
-	}
-	a, _ := netip.AddrFromSlice(b) // the length is that of an address
-	return a
 }
 
 // setGateway notes the address of a pool's gateway. dockerd asks for it before any other address.

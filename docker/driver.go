@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead/fairlead/libcni"
 )
 
-// DefaultSocket is where dockerd looks for a driver with the name fairlead.
+// DefaultSocket is the socket of the driver with the name fairlead. dockerd looks for drivers in its directory.
 const DefaultSocket = "/run/docker/plugins/fairlead.sock"
 
 // Options are the settings of a driver.

@@ -18,7 +18,7 @@ import (
 // dockerd forgets a network, an endpoint or an address if it is killed after it called the driver and before it wrote
 // its own store. So the driver compares its objects with Docker's, and removes what Docker does not know.
 
-// dockerNetwork is what Docker's API tells about a network: GET /networks/ID.
+// dockerNetwork is a network in Docker's API: GET /networks/ID.
 type dockerNetwork struct {
 	ID     string `json:"Id"`
 	Driver string

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/fairlead/fairlead/agent/address/local"
 )
 
 // folder keeps one JSON file per object.
@@ -38,16 +40,7 @@ func (f folder[T]) write(id string, v *T) error {
 	if err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(f.dir, ".new-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name()) // fails after the rename, which is fine
-	_, err = tmp.Write(raw)
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", f.file(id), err)
-	}
-	return os.Rename(tmp.Name(), f.file(id))
+	return local.Replace(f.file(id), raw, 0o600)
 }
 
 func (f folder[T]) remove(id string) error {
@@ -69,7 +62,7 @@ func (f folder[T]) ids() (out []string) {
 
 // clear removes what a kill left of a write.
 func (f folder[T]) clear() {
-	files, _ := filepath.Glob(filepath.Join(f.dir, ".new-*"))
+	files, _ := filepath.Glob(filepath.Join(f.dir, local.Unfinished+"*"))
 	for _, file := range files {
 		_ = os.Remove(file)
 	}

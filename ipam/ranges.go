@@ -101,7 +101,7 @@ func checkGateway(key string, a netip.Addr, subnet netip.Prefix) error {
 
 // lastAssignable returns the subnet's last address that a container can have: IPv6 has no broadcast.
 func lastAssignable(subnet netip.Prefix) netip.Addr {
-	last := lastOf(subnet)
+	last := LastOf(subnet)
 	if last.Is4() {
 		return last.Prev()
 	}

@@ -34,8 +34,8 @@ func (n u128) add(d uint64) u128 {
 
 func (n u128) less(m u128) bool { return n.hi < m.hi || n.hi == m.hi && n.lo < m.lo }
 
-// lastOf returns the highest address of a prefix.
-func lastOf(p netip.Prefix) netip.Addr {
+// LastOf returns the last address of a prefix.
+func LastOf(p netip.Prefix) netip.Addr {
 	b := p.Addr().AsSlice()
 	for i := p.Bits(); i < len(b)*8; i++ {
 		b[i/8] |= 0x80 >> (i % 8)

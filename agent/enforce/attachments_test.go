@@ -212,8 +212,8 @@ func TestAddWaits(t *testing.T) {
 	h.becomes("10.0.0.3", "")
 }
 
-// TestFirstPolicy checks that ADD waits for no pod while there is no policy, and that the first policy applies to pods that
-// exist by then.
+// TestFirstPolicy checks that ADD waits for no pod while there is no policy. Then the first policy applies to the pods that
+// exist.
 func TestFirstPolicy(t *testing.T) {
 	h := newHost(t)
 	h.run()

@@ -49,25 +49,21 @@ func (d *directory) run(ctx context.Context) {
 // look reads the files if they have changed.
 func (d *directory) look() {
 	files, stamp, err := policyFilesIn(d.e.o.Directory)
-	if stamp == d.stamp && err == nil {
-		return
-	}
-	var w *policy.World
-	if err == nil {
-		if w, _, err = manifest.Load(nil, files...); err != nil {
-			d.stamp = stamp // reading them again changes nothing
-			d.e.o.Log.Error("network policy does not change, because the policies cannot be read", "error", err)
-			return
-		}
-	}
 	if err != nil {
-		if text := "error: " + err.Error(); d.stamp != text {
-			d.stamp = text
-			d.e.o.Log.Error("network policy does not change, because the policies cannot be read", "error", err)
-		}
+		stamp = "error: " + err.Error()
+	}
+	if stamp == d.stamp {
 		return
 	}
 	d.stamp = stamp
+	var w *policy.World
+	if err == nil {
+		w, _, err = manifest.Load(nil, files...)
+	}
+	if err != nil {
+		d.e.o.Log.Error("network policy does not change, because the policies cannot be read", "error", err)
+		return
+	}
 	d.apply(w)
 	d.e.synced(policyFiles)
 }
@@ -178,7 +174,7 @@ func (o Options) World() (*policy.World, error) {
 	}
 	w.Endpoints, w.Nodes = nil, nil // those in the files have no effect
 	e := newEnforcer(o, nil)
-	e.active = true
+	e.activate()
 	e.readHost()
 	e.readAttachments()
 	if e.host != nil {

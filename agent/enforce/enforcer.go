@@ -20,7 +20,6 @@ import (
 
 	"github.com/fairlead/fairlead/agent/podstate"
 	"github.com/fairlead/fairlead/agent/policy"
-	"github.com/fairlead/fairlead/agent/policy/stored"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/kernel/nftable"
 	"github.com/fairlead/fairlead/kernel/reconcile"
@@ -75,8 +74,10 @@ type Enforcer struct {
 func New(o Options) *Enforcer {
 	if o.Config == nil {
 		e := newEnforcer(o, nil)
-		if e.missing[policyFiles] = true; o.Store != nil {
-			e.missing = map[string]bool{storeContent: true}
+		if o.Store != nil {
+			e.missing[storeContent] = true
+		} else {
+			e.missing[policyFiles] = true
 		}
 		e.activate()
 		return e
@@ -140,7 +141,7 @@ func (e *Enforcer) Run(ctx context.Context) error {
 	switch {
 	case e.o.Config != nil:
 	case e.o.Store != nil:
-		all.Go(func() { _ = store.FollowAll(ctx, e.o.Store, stored.Prefixes(), newStoreFollower(e)) })
+		all.Go(func() { e.followStore(ctx) })
 	default:
 		d := &directory{e: e, have: &policy.World{}}
 		all.Go(func() { d.run(ctx) })

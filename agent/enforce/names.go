@@ -5,9 +5,6 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
-
-	"github.com/fairlead/fairlead/agent/policy/stored"
-	"github.com/fairlead/fairlead/agent/store"
 )
 
 // Names knows the owners of addresses, and follows the Kubernetes API, or this host's containers and the agents' store.
@@ -21,7 +18,7 @@ func FollowNames(ctx context.Context, o Options) *Names {
 	}
 	if e.activate(); o.Store != nil {
 		e.missing[storeContent] = true
-		go func() { _ = store.FollowAll(ctx, o.Store, stored.Prefixes(), newStoreFollower(e)) }()
+		go e.followStore(ctx)
 	}
 	if o.Config != nil {
 		e.synced(attachmentFiles) // the API has all names

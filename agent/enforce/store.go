@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"context"
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +27,11 @@ type storeFollower struct {
 
 func newStoreFollower(e *Enforcer) *storeFollower {
 	return &storeFollower{e, map[string]stored.Document{}, map[string]map[string]*cluster.Endpoint{}, nil}
+}
+
+// followStore delivers the store's content until the context ends.
+func (e *Enforcer) followStore(ctx context.Context) {
+	_ = store.FollowAll(ctx, e.o.Store, stored.Prefixes(), newStoreFollower(e)) // it ends with the context, or the store's
 }
 
 // Reset implements store.Follower.

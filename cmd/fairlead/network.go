@@ -284,14 +284,19 @@ func (a *app) applyFile(ctx context.Context, s store.Store, file, name string, d
 		if err != nil {
 			return err
 		}
-		if dry && done != admin.Unchanged {
-			done = map[string]string{admin.Created: "would create", admin.Changed: "would change"}[done]
-		}
-		if err := a.printChanged(done, n.Name); err != nil {
+		if err := a.printApplied(done, n.Name, dry); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// printApplied prints what an apply did to an object, or would do: admin.Created, admin.Changed or admin.Unchanged.
+func (a *app) printApplied(done, name string, dry bool) error {
+	if dry && done != admin.Unchanged {
+		done = map[string]string{admin.Created: "would create", admin.Changed: "would change"}[done]
+	}
+	return a.printChanged(done, name)
 }
 
 // networkSet is the old form of apply.

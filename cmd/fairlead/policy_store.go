@@ -59,10 +59,7 @@ func (a *app) policyApply(f *agentFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if dry && did != admin.Unchanged {
-				did = map[string]string{admin.Created: "would create", admin.Changed: "would change"}[did]
-			}
-			if err := a.printChanged(did, d.Name()); err != nil {
+			if err := a.printApplied(did, d.Name(), dry); err != nil {
 				return err
 			}
 		}

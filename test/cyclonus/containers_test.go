@@ -193,45 +193,37 @@ func (p *pods) count() int {
 // host.
 func TestCyclonusContainers(t *testing.T) {
 	t.Parallel()
-	kerneltest.OptIn(t, "FAIRLEAD_CYCLONUS")
-	for _, family := range []int{4, 6} {
-		t.Run(fmt.Sprint("IPv", family), func(t *testing.T) {
-			t.Parallel()
-			cases, err := Cases(family)
-			if err != nil {
-				t.Fatal(err)
-			}
-			p := newPods(t)
-			opened, arrived, sctp := 0, 0, 0
-			for i, c := range cases {
-				for j, s := range c.Steps {
-					for _, e := range s.World.Endpoints {
-						p.attach(e.Addresses[0])
+	eachFamily(t, func(t *testing.T, cases []Case) {
+		p := newPods(t)
+		opened, arrived, sctp := 0, 0, 0
+		for i, c := range cases {
+			for j, s := range c.Steps {
+				for _, e := range s.World.Endpoints {
+					p.attach(e.Addresses[0])
+				}
+				if _, err := p.table.Sync(t.Context(), policy.Compile(policytest.OneNode(s.World, "here"), "here")); err != nil {
+					t.Fatal(err)
+				}
+				want := map[policy.Packet]bool{}
+				var cells []Cell
+				for _, c := range s.Cells {
+					if c.Packet.Protocol == "SCTP" { // this kernel lacks it
+						sctp++
+						continue
 					}
-					if _, err := p.table.Sync(t.Context(), policy.Compile(policytest.OneNode(s.World, "here"), "here")); err != nil {
-						t.Fatal(err)
+					if cells = append(cells, c); c.Allowed() {
+						want[c.Packet] = true
 					}
-					want := map[policy.Packet]bool{}
-					var cells []Cell
-					for _, c := range s.Cells {
-						if c.Packet.Protocol == "SCTP" { // this kernel lacks it
-							sctp++
-							continue
-						}
-						if cells = append(cells, c); c.Allowed() {
-							want[c.Packet] = true
-						}
-					}
-					got := p.send(cells, len(want))
-					opened, arrived = opened+len(cells), arrived+len(got)
-					for _, c := range cells {
-						if got[c.Packet] != want[c.Packet] {
-							t.Errorf("case %d, step %d, %s to %s %s %d: arrived %v, want %v", i+1, j+1, c.From, c.To, c.Packet.Protocol, c.Packet.Port, got[c.Packet], want[c.Packet])
-						}
+				}
+				got := p.send(cells, len(want))
+				opened, arrived = opened+len(cells), arrived+len(got)
+				for _, c := range cells {
+					if got[c.Packet] != want[c.Packet] {
+						t.Errorf("case %d, step %d, %s to %s %s %d: arrived %v, want %v", i+1, j+1, c.From, c.To, c.Packet.Protocol, c.Packet.Port, got[c.Packet], want[c.Packet])
 					}
 				}
 			}
-			t.Logf("%d cases, %d containers, %d connections, %d arrived; %d of SCTP were not opened", len(cases), len(p.netns), opened, arrived, sctp)
-		})
-	}
+		}
+		t.Logf("%d cases, %d containers, %d connections, %d arrived; %d of SCTP were not opened", len(cases), len(p.netns), opened, arrived, sctp)
+	})
 }

@@ -15,9 +15,8 @@ type counts struct {
 	protocols            map[string]int
 }
 
-// TestCyclonus compares the evaluator of package policytest with Cyclonus' matcher, for each direction of each cell.
-func TestCyclonus(t *testing.T) {
-	t.Parallel()
+// eachFamily runs a subtest with all cases for IPv4, and one for IPv6.
+func eachFamily(t *testing.T, test func(t *testing.T, cases []Case)) {
 	kerneltest.OptIn(t, "FAIRLEAD_CYCLONUS")
 	for _, family := range []int{4, 6} {
 		t.Run(fmt.Sprint("IPv", family), func(t *testing.T) {
@@ -26,19 +25,27 @@ func TestCyclonus(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			n := counts{protocols: map[string]int{}}
-			for i, c := range cases {
-				for j, s := range c.Steps {
-					n.compare(t, fmt.Sprintf("case %d %q, step %d", i+1, c.Name, j+1), s)
-				}
-			}
-			if len(cases) != 230 {
-				t.Errorf("%d cases, want 230", len(cases))
-			}
-			t.Logf("%d cases, %d steps, %d cells %v: %d denied; %d from a pod to itself, of which Cyclonus denies %d",
-				len(cases), n.steps, n.cells, n.protocols, n.denied, n.itself, n.itselfDenied)
+			test(t, cases)
 		})
 	}
+}
+
+// TestCyclonus compares the evaluator of package policytest with Cyclonus' matcher, for each direction of each cell.
+func TestCyclonus(t *testing.T) {
+	t.Parallel()
+	eachFamily(t, func(t *testing.T, cases []Case) {
+		n := counts{protocols: map[string]int{}}
+		for i, c := range cases {
+			for j, s := range c.Steps {
+				n.compare(t, fmt.Sprintf("case %d %q, step %d", i+1, c.Name, j+1), s)
+			}
+		}
+		if len(cases) != 230 {
+			t.Errorf("%d cases, want 230", len(cases))
+		}
+		t.Logf("%d cases, %d steps, %d cells %v: %d denied; %d from a pod to itself, of which Cyclonus denies %d",
+			len(cases), n.steps, n.cells, n.protocols, n.denied, n.itself, n.itselfDenied)
+	})
 }
 
 func (n *counts) compare(t *testing.T, where string, s Step) {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/fairlead/fairlead/agent/policy"
 	"github.com/fairlead/fairlead/agent/policy/policytest"
-	"github.com/fairlead/fairlead/kernel/kerneltest"
 	"github.com/fairlead/fairlead/kernel/kerneltest/router"
 )
 
@@ -14,25 +13,17 @@ import (
 // one node.
 func TestKernel(t *testing.T) {
 	t.Parallel()
-	kerneltest.OptIn(t, "FAIRLEAD_CYCLONUS")
-	for _, family := range []int{4, 6} {
-		t.Run(fmt.Sprint("IPv", family), func(t *testing.T) {
-			t.Parallel()
-			cases, err := Cases(family)
-			if err != nil {
-				t.Fatal(err)
+	eachFamily(t, func(t *testing.T, cases []Case) {
+		host := router.New(t)
+		sent, steps := 0, 0
+		for i, c := range cases {
+			for j, s := range c.Steps {
+				steps++
+				sent += forward(t, host, fmt.Sprintf("case %d %q, step %d", i+1, c.Name, j+1), s)
 			}
-			host := router.New(t)
-			sent, steps := 0, 0
-			for i, c := range cases {
-				for j, s := range c.Steps {
-					steps++
-					sent += forward(t, host, fmt.Sprintf("case %d %q, step %d", i+1, c.Name, j+1), s)
-				}
-			}
-			t.Logf("%d cases, %d steps, %d packets", len(cases), steps, sent)
-		})
-	}
+		}
+		t.Logf("%d cases, %d steps, %d packets", len(cases), steps, sent)
+	})
 }
 
 // forward sends the packets of a step, and returns their number.

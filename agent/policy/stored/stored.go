@@ -25,7 +25,7 @@ import (
 	"github.com/fairlead/fairlead/agent/store"
 )
 
-// Prefixes are those of the keys that policy depends on.
+// Prefixes returns the prefixes of all keys that affect policy.
 func Prefixes() []string {
 	return []string{cluster.PoliciesPrefix, cluster.EndpointsPrefix, cluster.NodesPrefix}
 }
