@@ -216,16 +216,7 @@ func (s *soak) operation(limit time.Duration, verb string, do func(context.Conte
 func (s *soak) checkThreads() {
 	s.busy.Lock()
 	defer s.busy.Unlock()
-	tasks, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		s.Fatal(err)
-	}
-	for _, task := range tasks {
-		now, err := os.Readlink("/proc/self/task/" + task.Name() + "/ns/net")
-		if err == nil && now != s.home { // a thread that ended has no file
-			s.Errorf("thread %s is in %s, want %s", task.Name(), now, s.home)
-		}
-	}
+	kerneltest.ThreadsLeave(s.T, func(netns string) bool { return netns != s.home })
 }
 
 func threadNetns(t *testing.T) string {

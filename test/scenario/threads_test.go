@@ -2,8 +2,10 @@ package scenario
 
 import (
 	"context"
+	"fmt"
 	"os"
-	"path/filepath"
+	"slices"
+	"syscall"
 	"testing"
 
 	"github.com/fairlead/fairlead/kernel/kerneltest"
@@ -40,19 +42,13 @@ func TestThreadsOfDelInIsolatedNetwork(t *testing.T) {
 			}
 		}
 	}
-	threads, err := filepath.Glob("/proc/self/task/*/ns/net")
-	if err != nil || len(threads) == 0 {
-		t.Fatalf("threads: %v, %v", threads, err)
-	}
+	var names []string
 	for _, path := range []string{isolated, container} {
-		want, err := os.Stat(path)
+		info, err := os.Stat(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, thread := range threads {
-			if have, err := os.Stat(thread); err == nil && os.SameFile(have, want) {
-				t.Errorf("%s is %s", thread, path)
-			}
-		}
+		names = append(names, fmt.Sprintf("net:[%d]", info.Sys().(*syscall.Stat_t).Ino))
 	}
+	kerneltest.ThreadsLeave(t, func(netns string) bool { return slices.Contains(names, netns) })
 }
