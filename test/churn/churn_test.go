@@ -111,7 +111,7 @@ func (h *host) run(what string, env ...string) string {
 
 // state returns everything that attachments may leave: the namespaces and the files.
 func (h *host) state() string {
-	s := kerneltest.Mask(kerneltest.Dump(h.T, ""), kerneltest.Timers)
+	s := kerneltest.Mask(kerneltest.Dump(h.T, ""), kerneltest.Timers, kerneltest.IPv6State)
 	for _, name := range h.names {
 		s += name + "\n" + kerneltest.Dump(h.T, h.Netns[name])
 	}
