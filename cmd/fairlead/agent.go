@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -92,7 +94,7 @@ func (a *app) agentConfig(f *agentFlags) (*config.Config, error) {
 }
 
 // clusterConfig returns the configuration for a command that reads the store. If no file, variable or flag names a store,
-// it asks the agent of this host for its store.
+// it asks the agent of this host for its store. If the host may have an agent whose store is not known, that is an error.
 func (a *app) clusterConfig(f *agentFlags) (*config.Config, error) {
 	conf, err := a.agentConfig(f)
 	if err != nil || !conf.Store.IsFile() || f.set.Changed("store-file") || conf.Store.File != config.DefaultStore(a.getenv) {
@@ -101,14 +103,29 @@ func (a *app) clusterConfig(f *agentFlags) (*config.Config, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
 	var of config.Config
-	if local.Open(a.libDir(), a.runDir()).Call(ctx, local.OpStore, struct{}{}, &of) == nil {
+	dir := local.Open(a.libDir(), a.runDir())
+	err = dir.Call(ctx, local.OpStore, struct{}{}, &of)
+	if ctx.Err() != nil {
+		err = &local.AwayError{Socket: dir.Socket(), Err: fmt.Errorf("no answer within %v", askTimeout)}
+	}
+	switch {
+	case err == nil:
 		conf.Node, conf.Store, conf.Flannel.Prefix, conf.Policy = of.Node, of.Store, of.Flannel.Prefix, of.Policy
+	case errors.Is(err, syscall.ECONNREFUSED): // the agent ended without removing its socket
+		if _, e := os.Stat(conf.Store.File); e != nil {
+			return nil, fmt.Errorf("find the store of this host's agent: %w\n%s", err, nameStore)
+		}
+	case !errors.Is(err, os.ErrNotExist):
+		return nil, fmt.Errorf("find the store of this host's agent: %w\n%s", err, nameStore)
 	}
 	if k := &conf.Store.Kubernetes; k.Kubeconfig == config.InCluster && a.getenv("KUBERNETES_SERVICE_HOST") == "" {
 		k.Kubeconfig = a.kubeconfig() // the agent has a pod's service account, and this command has none
 	}
 	return conf, nil
 }
+
+// nameStore is the advice of commands that do not find the store.
+const nameStore = "Name the store with --store-kubernetes-kubeconfig, --store-etcd-endpoints or --store-file, or in " + config.DefaultPath
 
 // kubeconfig returns the path that kubectl would use.
 func (a *app) kubeconfig() string {
@@ -119,7 +136,7 @@ func (a *app) kubeconfig() string {
 }
 
 // askTimeout limits the wait for the agent's answer.
-const askTimeout = time.Second
+const askTimeout = 5 * time.Second
 
 // agentGC is the agent's GOGC: it is idle most of the time and runs on every host, so memory matters more than time. GOGC
 // in the environment overrides it.

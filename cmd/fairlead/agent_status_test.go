@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -63,6 +65,40 @@ func TestStoreOfAgent(t *testing.T) {
 			t.Errorf("%v: exit code %d: %s%s", row.args, code, out, errs)
 		}
 	}
+}
+
+// TestStoreOfAgentUnknown verifies that a command does not read the default store if the host has an agent that does not
+// say which store it has.
+func TestStoreOfAgentUnknown(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "fl") // a socket's path is short
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	h := &ipamHost{t: t, dir: dir}
+	policies := filepath.Join(dir, "policies.yaml")
+	must(t, os.WriteFile(policies, []byte("policy: db\nfor: app=db\nin: []\n"), 0o644))
+	refused := func(why string) {
+		t.Helper()
+		for _, args := range [][]string{{"network", "list"}, {"policy", "apply", "-f", policies}} {
+			code, out, errs := h.fairlead(args...)
+			if code != 1 || !strings.Contains(errs, why) || !strings.Contains(errs, "--store-etcd-endpoints") {
+				t.Errorf("%v: exit code %d, want 1 and %q: %s%s", args, code, why, out, errs)
+			}
+		}
+		if _, err := os.Stat(config.DefaultStore(func(string) string { return dir })); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the default store exists (%v)", err)
+		}
+	}
+	if code, out, errs := h.fairlead("network", "list"); code != 0 {
+		t.Errorf("without an agent: exit code %d: %s%s", code, out, errs)
+	}
+	must(t, os.Mkdir(filepath.Join(dir, "run"), 0o755))
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: local.Open(dir, filepath.Join(dir, "run")).Socket()})
+	must(t, err)
+	refused("does not answer") // nobody accepts the connection
+	l.SetUnlinkOnClose(false)
+	must(t, l.Close())
+	refused("connection refused")
 }
 
 // TestPrintAgent verifies that the table has everything that the agent reports.

@@ -46,7 +46,7 @@ func (a *app) openStore(f *agentFlags, use storeUse) (store.Store, error) {
 			return emptyStore{}, nil // no agent has run here yet
 		}
 		if errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("there is no store in the file %s\nName the store with --store-kubernetes-kubeconfig, --store-etcd-endpoints or --store-file, or in %s", conf.Store.File, config.DefaultPath)
+			return nil, fmt.Errorf("there is no store in the file %s\n%s", conf.Store.File, nameStore)
 		}
 	}
 	return conf.Open()
