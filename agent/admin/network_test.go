@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/store"
+	"github.com/fairlead/fairlead/agent/store/storetest"
 )
 
 func newStore(t *testing.T, entries map[string]string) store.Store {
@@ -160,6 +161,32 @@ func TestRemoveNodeRefusesALiveNode(t *testing.T) {
 	if err := RemoveNode(t.Context(), s, "a", false); err != nil || keys(t, s, "") != "" {
 		t.Errorf("got %v, the store has %s", err, keys(t, s, ""))
 	}
+}
+
+// TestRemoveNodeNotKnownToBeDead removes no node that becomes alive meanwhile, or that may be alive.
+func TestRemoveNodeNotKnownToBeDead(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, map[string]string{"nodes/a": `{"addresses":["192.0.2.1/24"]}`})
+	if err := RemoveNode(t.Context(), withoutAlive{s}, "a", false); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("if the store does not answer: %v", err)
+	}
+	starts := &interrupted{s, func() { storetest.Put(t, s, "alive/a", "x") }}
+	if err := RemoveNode(t.Context(), starts, "a", false); err == nil || !strings.Contains(err.Error(), "node a is alive") {
+		t.Errorf("if its agent starts: %v", err)
+	}
+	if keys(t, s, "nodes/") == "" {
+		t.Error("the node was removed")
+	}
+}
+
+// withoutAlive is a store that does not answer whether a node is alive.
+type withoutAlive struct{ store.Store }
+
+func (w withoutAlive) Get(ctx context.Context, key string) (store.Entry, error) {
+	if strings.HasPrefix(key, cluster.AlivePrefix) {
+		return store.Entry{}, store.ErrUnavailable
+	}
+	return w.Store.Get(ctx, key)
 }
 
 // interrupted is a store that runs a function before its first commit.

@@ -148,8 +148,15 @@ func RemoveNode(ctx context.Context, s store.Store, name string, dry bool) error
 	if o, ok := s.(nodeOwner); ok {
 		return o.RefuseToRemove(name)
 	}
-	if _, err := s.Get(ctx, cluster.AliveKey(name)); err == nil {
+	return retried(func() error { return removeNode(ctx, s, name, dry) })
+}
+
+func removeNode(ctx context.Context, s store.Store, name string, dry bool) error {
+	alive := cluster.AliveKey(name)
+	if _, err := s.Get(ctx, alive); err == nil {
 		return fmt.Errorf("node %s is alive: its agent would join again\nStop the agent first. On %s, type: systemctl stop fairlead-agent", name, name)
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return err
 	}
 	e, err := s.Get(ctx, cluster.NodeKey(name))
 	if errors.Is(err, os.ErrNotExist) {
@@ -162,7 +169,7 @@ func RemoveNode(ctx context.Context, s store.Store, name string, dry bool) error
 	if err != nil || dry {
 		return err
 	}
-	if _, err := s.Commit(ctx, store.Op{Key: e.Key, Expect: e.Revision}); err != nil {
+	if _, err := s.Commit(ctx, store.Op{Key: alive, Verify: true}, store.Op{Key: e.Key, Expect: e.Revision}); err != nil {
 		return fmt.Errorf("remove node %s: %w", name, err)
 	}
 	return nil
