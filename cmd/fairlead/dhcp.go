@@ -38,9 +38,9 @@ func (a *app) dhcpCommand() *cobra.Command {
 	c.PersistentFlags().StringVar(&o.HostPrefix, "hostprefix", "", "Prefix of the paths of the socket and of namespaces, for a daemon in a container.")
 	f.StringVar(&o.PIDFile, "pidfile", "", "File to write the process ID to.")
 	f.BoolVar(&o.Broadcast, "broadcast", false, "Ask servers to answer by broadcast.")
-	f.DurationVar(&o.Timeout, "timeout", 10*time.Second, "Longest wait for one answer.")
-	f.DurationVar(&o.ResendMax, "resendmax", 62*time.Second, "Longest pause between two messages.")
-	f.DurationVar(&o.ResendTimeout, "resendtimeout", 208*time.Second, "Time after which an add gives up.")
+	durationVar(f, &o.Timeout, "timeout", 10*time.Second, "Longest wait for one answer.")
+	durationVar(f, &o.ResendMax, "resendmax", 62*time.Second, "Longest pause between two messages.")
+	durationVar(f, &o.ResendTimeout, "resendtimeout", 208*time.Second, "Time after which an add gives up.")
 	f.StringVar(&o.Leases, "leases", "", "Directory of leases (default: below FAIRLEAD_RUN/dhcp, named after the socket).")
 	c.AddCommand(a.dhcpStatusCommand(&o))
 	return c

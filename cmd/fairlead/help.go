@@ -266,7 +266,7 @@ func wanted(e *pflag.InvalidValueError) string {
 	case "int":
 		return "want a whole number"
 	case "duration":
-		return "want a duration, like 30s or 2m"
+		return "want a duration above zero, like 30s or 2m"
 	case "bool":
 		return "want true or false"
 	}

@@ -59,16 +59,13 @@ func (f *kubernetesFlags) addValues(c *cobra.Command) {
 }
 
 func (f *kubernetesFlags) addTimeout(c *cobra.Command, what string) {
-	c.Flags().DurationVar(&f.timeout, "timeout", kubernetesTimeout, "Longest wait for "+what+".")
+	durationVar(c.Flags(), &f.timeout, "timeout", kubernetesTimeout, "Longest wait for "+what+".")
 }
 
 // check reports flags that are not valid.
 func (f *kubernetesFlags) check(c *cobra.Command) error {
 	if !namespaceName.MatchString(f.namespace) {
 		return &usageError{fmt.Sprintf("--namespace %q: want lower-case letters, digits and '-'", f.namespace), "Type: " + c.CommandPath() + " --help"}
-	}
-	if c.Flags().Lookup("timeout") != nil && f.timeout <= 0 {
-		return &usageError{fmt.Sprintf("--timeout %s: want a duration, like 30s or 2m", f.timeout), "Type: " + c.CommandPath() + " --help"}
 	}
 	return nil
 }

@@ -149,7 +149,7 @@ func (a *app) kubernetesClean() *cobra.Command {
 	}
 	c.Flags().StringVar(&list, "list", "", "Path of the network configuration list.")
 	c.Flags().StringVar(&binDir, "bin-dir", cluster.BinDir, "Directory of the plugins.")
-	c.Flags().DurationVar(&patience, "patience", cleanPatience, "Longest wait until the agent has ended.")
+	durationVar(c.Flags(), &patience, "patience", cleanPatience, "Longest wait until the agent has ended.")
 	c.Flags().BoolVar(&handOver, "hand-over", false, "Keep routes and tunnels, which flanneld uses.")
 	c.Flags().BoolVar(&stay, "stay", false, "Print one line, and run until a signal (for a DaemonSet).")
 	return c

@@ -46,7 +46,7 @@ func (a *app) podCommand() *cobra.Command {
 	}
 	c.AddGroup(&cobra.Group{ID: "pod", Title: "Pods:"}, &cobra.Group{ID: "node", Title: "This host:"})
 	flags := c.PersistentFlags()
-	flags.DurationVar(&f.timeout, "timeout", podnet.DefaultTimeout, "Stop after this time, and undo what was begun.")
+	durationVar(flags, &f.timeout, "timeout", podnet.DefaultTimeout, "Stop after this time, and undo what was begun.")
 	flags.StringVar(&f.metricsFile, "metrics-file", "", "Write the metrics of the command and of this host's pods to this file, for node_exporter's textfile collector.")
 	flags.StringVar(&f.traceFile, "trace-file", "", "Append the trace of the command to this file, as a line of OTLP JSON (default: send it to OTEL_EXPORTER_OTLP_ENDPOINT, if that is set).")
 	flags.StringVar(&f.defaultNetwork, "default-network", "", "Name of the default network (default: the network of the first file).")
