@@ -12,7 +12,7 @@ func TestProtocol(t *testing.T) {
 	h := newHost(t)
 	for _, c := range []struct{ method, request, want string }{
 		{"Plugin.Activate", "", `{"Implements":["NetworkDriver","IpamDriver"]}`},
-		{"NetworkDriver.GetCapabilities", "{}", `{"ConnectivityScope":"local","Scope":"local"}`},
+		{"NetworkDriver.GetCapabilities", "{}", `{"ConnectivityScope":"global","Scope":"local"}`},
 		{"NetworkDriver.CreateNetwork", `{"NetworkID":"n1","Options":{"com.docker.network.enable_ipv6":false,"com.docker.network.generic":{"mtu":"1400"},"of.tomorrow":[1]},` + pool4 + `}`, `{}`},
 		{"NetworkDriver.CreateNetwork", `{"NetworkID":"n1","Options":{},` + pool4 + `}`, `{}`}, // asked again
 		{"NetworkDriver.AllocateNetwork", `{"NetworkID":"n1"}`, `{"Options":{}}`},

@@ -8,8 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/fairlead/fairlead/ipam"
@@ -20,10 +18,8 @@ import (
 
 // dockerNetwork is a network in Docker's API: GET /networks/ID.
 type dockerNetwork struct {
-	ID     string `json:"Id"`
-	Driver string
-	IPAM   struct {
-		Driver string
+	ID   string `json:"Id"`
+	IPAM struct {
 		Config []struct {
 			Subnet             string
 			AuxiliaryAddresses map[string]string
@@ -83,9 +79,7 @@ func (d *Driver) reconcilePools(ctx context.Context, networks []*dockerNetwork, 
 	defer d.poolLock.Unlock()
 	subnets, used := map[netip.Prefix]bool{}, map[netip.Addr]bool{}
 	for _, n := range networks {
-		if n.IPAM.Driver == d.name() {
-			n.addresses(subnets, used)
-		}
+		n.addresses(subnets, used)
 	}
 	var errs []error
 	for _, id := range d.pools.ids() {
@@ -123,26 +117,19 @@ func (n *dockerNetwork) addresses(subnets map[netip.Prefix]bool, used map[netip.
 	}
 }
 
-// name returns the driver's name in Docker: that of its socket.
-func (d *Driver) name() string { return strings.TrimSuffix(filepath.Base(d.o.Socket), ".sock") }
-
-// dockerNetworks returns Docker's networks, with their endpoints if they are this driver's.
-func (d *Driver) dockerNetworks(ctx context.Context) (out []*dockerNetwork, err error) {
+// dockerNetworks returns Docker's networks of all drivers, with their endpoints: this driver does not know the name that
+// it has in Docker.
+func (d *Driver) dockerNetworks(ctx context.Context) ([]*dockerNetwork, error) {
 	var all []*dockerNetwork
 	if err := d.ask(ctx, "/networks", &all); err != nil {
 		return nil, err
 	}
 	for _, n := range all {
-		if n.Driver != d.name() && n.IPAM.Driver != d.name() {
-			continue
-		}
-		whole := &dockerNetwork{}
-		if err := d.ask(ctx, "/networks/"+n.ID, whole); err != nil {
+		if err := d.ask(ctx, "/networks/"+n.ID, n); err != nil {
 			return nil, err
 		}
-		out = append(out, whole)
 	}
-	return out, nil
+	return all, nil
 }
 
 // apiTime bounds a question to Docker.

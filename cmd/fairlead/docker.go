@@ -9,6 +9,7 @@ import (
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/docker"
 	"github.com/fairlead/fairlead/internal/builtin"
+	"github.com/fairlead/fairlead/kernel"
 )
 
 const dockerLong = `Docker-plugin is a network driver and an IPAM driver for Docker. Containers of Docker then
@@ -26,10 +27,12 @@ const dockerExample = `  fairlead docker-plugin
 
 func (a *app) dockerCommand() *cobra.Command {
 	o := docker.Options{}
+	var sysctlDir string
 	c := &cobra.Command{
 		Use: "docker-plugin", Short: "run the network driver for Docker", GroupID: "more", Long: dockerLong, Example: dockerExample,
 		Args: want(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
+			kernel.UseSysctlDir(sysctlDir)
 			lines := log.New(a.stderr, "", log.LstdFlags)
 			o.Log = func(line string) { lines.Print(line) }
 			o.RunDir, o.LibDir = a.getenv(attach.RootVariable), a.libDir()
@@ -42,5 +45,6 @@ func (a *app) dockerCommand() *cobra.Command {
 	f.StringVar(&o.Docker, "docker", "/run/docker.sock", "Socket of Docker's API, to find objects that Docker has forgotten. Empty: do not look for them.")
 	f.DurationVar(&o.Interval, "interval", 30*time.Second, "Time between two comparisons with Docker.")
 	f.DurationVar(&o.Grace, "grace", time.Minute, "Age below which an object that Docker does not know is left alone.")
+	f.StringVar(&sysctlDir, "sysctl-dir", "/proc/sys", "Directory of the kernel's settings. A plugin that Docker manages mounts the writable settings elsewhere.")
 	return c
 }
