@@ -28,6 +28,9 @@ func (d *Driver) requestAddress(ctx context.Context, q *addressRequest) (any, er
 	if q.Options[requestTypeKey] == gatewayAddress {
 		return d.setGateway(p, wanted)
 	}
+	if p.Network != "" {
+		return d.reserve(ctx, p, wanted)
+	}
 	set, err := p.ranges(len(wanted) > 0)
 	if err != nil {
 		return nil, err
@@ -86,6 +89,9 @@ func (d *Driver) setGateway(p *pool, wanted []netip.Addr) (any, error) {
 	if len(wanted) > 0 {
 		gateway = wanted[0]
 	}
+	if p.Network != "" && gateway != p.Subnet.Addr().Next() {
+		return nil, fmt.Errorf("--gateway %s: the cluster chooses the gateway of each host", gateway)
+	}
 	if p.Gateway.IsValid() && p.Gateway != gateway {
 		return nil, fmt.Errorf("gateway %s: pool %s has the gateway %s already", gateway, p.ID, p.Gateway)
 	}
@@ -105,6 +111,9 @@ func (d *Driver) releaseAddress(ctx context.Context, q *addressRequest) (any, er
 	a, err := netip.ParseAddr(q.Address)
 	if err != nil {
 		return nil, fmt.Errorf("address %q: want an address", q.Address)
+	}
+	if p.Network != "" { // the endpoint has released the address, if there was one
+		return none{}, d.unreserve(ctx, func(r *reservation) bool { return r.Pool == p.ID && r.Address == a.Unmap() })
 	}
 	return none{}, d.free(ctx, p.ID, func(x ipam.Allocation) bool { return x.Addr == a.Unmap() })
 }

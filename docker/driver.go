@@ -40,6 +40,7 @@ type Driver struct {
 	networks  folder[network]
 	endpoints folder[endpoint]
 	pools     folder[pool]
+	reserved  folder[reservation]
 	cni       *libcni.CNIConfig
 	host      *netns.Handle // the namespace of dockerd, in which it looks for links
 	locks     locks
@@ -67,11 +68,13 @@ func New(o Options) (*Driver, error) {
 		networks:  folder[network]{filepath.Join(lib, "networks")},
 		endpoints: folder[endpoint]{filepath.Join(run, "endpoints")},
 		pools:     folder[pool]{filepath.Join(lib, "pools")},
+		reserved:  folder[reservation]{filepath.Join(lib, "reserved")},
 	}
 	d.ctx, d.end = context.WithCancel(context.Background())
 	d.networks.clear()
 	d.endpoints.clear()
 	d.pools.clear()
+	d.reserved.clear()
 	return d, nil
 }
 

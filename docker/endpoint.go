@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/fairlead/fairlead/attach"
@@ -61,6 +62,9 @@ func (d *Driver) createEndpoint(ctx context.Context, q *endpointRequest) (any, e
 	}
 	if err := d.endpoints.write(e.ID, e); err != nil {
 		return nil, err
+	}
+	if err := d.unreserve(ctx, n.reserved(e.Asked)); err != nil {
+		return nil, errors.Join(err, d.endpoints.remove(e.ID))
 	}
 	res, err := d.cni.AddNetworkList(plugin.Staged(ctx), list, d.runtimeConf(e.owner(n), d.hostPath()))
 	if err != nil {
@@ -175,8 +179,12 @@ func (n *network) joined(record *attach.Record) (*joinResponse, error) {
 		return nil, err
 	}
 	for _, r := range kernel.Of[*kernel.Route](list) {
-		if r.In == kernel.Container && r.Dst.Bits() > 0 {
-			out.StaticRoutes = append(out.StaticRoutes, static(r.Dst, r.Via))
+		if r.In != kernel.Container || r.Dst.Bits() == 0 {
+			continue
+		}
+		// dockerd fails if a route exists. A network's route can be the same as that of the address's prefix.
+		if s := static(r.Dst, r.Via); !slices.Contains(out.StaticRoutes, s) {
+			out.StaticRoutes = append(out.StaticRoutes, s)
 		}
 	}
 	res, err := record.Parts[0].Result.Get()

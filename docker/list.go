@@ -12,19 +12,26 @@ import (
 
 // list returns the plugins that attach an endpoint to the network.
 func (n *network) list(i endpointInterface) (*libcni.NetworkConfigList, error) {
-	p := maps.Clone(n.Plugin)
+	p, args := maps.Clone(n.Plugin), map[string]any{}
 	if i.MacAddress != "" {
 		if n.sharesMAC() {
 			return nil, fmt.Errorf("--mac-address %s: a container on a network of type %s has the hardware address of its parent", i.MacAddress, n.Type)
 		}
-		p["args"] = map[string]any{"cni": map[string]any{"mac": i.MacAddress}}
+		args["mac"] = i.MacAddress
 	}
 	ips, err := n.addresses(i)
 	if err != nil {
 		return nil, err
 	}
-	if len(ips) > 0 {
+	switch {
+	case len(ips) == 0:
+	case n.Type == typeCluster:
+		args["ips"] = hosts(ips)
+	default:
 		p["ipam"] = map[string]any{"type": "static", "addresses": ips}
+	}
+	if len(args) > 0 {
+		p["args"] = map[string]any{"cni": args}
 	}
 	plugins := []any{p}
 	if n.Type == typeBridge {
@@ -62,9 +69,6 @@ func (n *network) addresses(i endpointInterface) (out []staticAddress, err error
 		if a.Address, err = netip.ParsePrefix(text); err != nil {
 			return nil, fmt.Errorf("address %q: want an address with its prefix length, like 10.1.0.5/16", text)
 		}
-		if n.Type == typeCluster {
-			return nil, fmt.Errorf("address %s: a network of type cluster assigns addresses itself", text)
-		}
 		for _, s := range n.Subnets {
 			if s.Pool.Contains(a.Address.Addr()) && !n.Internal && !n.routesWithoutGateway() {
 				a.Gateway = s.Gateway
@@ -73,4 +77,11 @@ func (n *network) addresses(i endpointInterface) (out []staticAddress, err error
 		out = append(out, a)
 	}
 	return out, nil
+}
+
+func hosts(ips []staticAddress) (out []netip.Addr) {
+	for _, ip := range ips {
+		out = append(out, ip.Address.Addr())
+	}
+	return out
 }

@@ -83,9 +83,9 @@ func (h *host) call(method, request string) map[string]any {
 func (h *host) fails(method, request, want string) {
 	h.t.Helper()
 	_, text := h.raw(method, request)
-	var out struct{ Err string }
+	var out struct{ Err, Error string }
 	must(h.t, json.Unmarshal([]byte(text), &out))
-	if out.Err == "" || !strings.Contains(out.Err, want) {
+	if out.Err == "" || out.Err != out.Error || !strings.Contains(out.Err, want) {
 		h.t.Errorf("%s %s: %s, want an error with %q", method, request, text, want)
 	}
 }

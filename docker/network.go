@@ -21,6 +21,7 @@ type network struct {
 	Internal bool
 	Plugin   map[string]any // keys of the plugin's configuration
 	Subnets  []subnet       `json:",omitempty"`
+	Cluster  string         `json:",omitempty"` // the network of the cluster, for this type
 	Bridge   string         `json:",omitempty"` // the bridge that the network creates, and removes at its end
 	Created  time.Time
 }
@@ -34,6 +35,9 @@ type subnet struct {
 func (d *Driver) createNetwork(_ context.Context, q *networkRequest) (any, error) {
 	n, err := newNetwork(q)
 	if err != nil {
+		return nil, err
+	}
+	if err := d.checkPools(n); err != nil {
 		return nil, err
 	}
 	defer d.locks.lock(networksLock)()
@@ -109,15 +113,12 @@ func (n *network) complete(t *networkType) error {
 
 // completeCluster chooses the plugin of a network of the cluster, whose addresses the cluster assigns.
 func (n *network) completeCluster(usual func(string, any)) error {
-	if len(n.Subnets) > 0 {
-		return errors.New("a network of type cluster assigns addresses itself: create it with --ipam-driver null")
-	}
 	usual("network", defaultNetwork)
 	name, _ := n.Plugin["network"].(string) // the option is a text
-	ipam := map[string]any{"type": "fairlead-ipam", "network": name}
-	n.Plugin["type"] = "fairlead-net"
+	n.Cluster = name
+	n.Plugin["type"], n.Plugin["ipam"] = "fairlead-net", map[string]any{"type": clusterIPAM, "network": name}
 	if name == defaultNetwork {
-		n.Plugin["type"], n.Plugin["ipam"] = "ptp", ipam
+		n.Plugin["type"] = "ptp"
 		delete(n.Plugin, "network")
 	}
 	return nil

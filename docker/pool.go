@@ -20,6 +20,8 @@ type pool struct {
 	Subnet  netip.Prefix
 	Sub     netip.Prefix `json:",omitzero"` // the part from which addresses are chosen; zero: all
 	Gateway netip.Addr   `json:",omitzero"`
+	Network string       `json:",omitempty"` // the network of the cluster that assigns the addresses; "": the driver does
+	Choice  string       `json:",omitempty"` // the name of the subnet in that network
 	Created time.Time
 }
 
@@ -32,21 +34,28 @@ func (d *Driver) addressSpaces(context.Context, *none) (any, error) {
 }
 
 // requestPool reserves a subnet. dockerd repeats a call whose reply it did not get.
-func (d *Driver) requestPool(_ context.Context, q *poolRequest) (any, error) {
+func (d *Driver) requestPool(ctx context.Context, q *poolRequest) (any, error) {
 	d.poolLock.Lock()
 	defer d.poolLock.Unlock()
-	for key := range q.Options {
-		return nil, fmt.Errorf("--ipam-opt %s: this IPAM driver has no options", key)
-	}
 	p := &pool{Created: time.Now()}
+	for key, value := range q.Options {
+		if key != networkOption {
+			return nil, fmt.Errorf("--ipam-opt %s: this IPAM driver has no such option: want %s", key, networkOption)
+		}
+		p.Network = value
+	}
 	err := p.parse(q)
-	if err == nil && q.Pool == "" {
+	switch {
+	case err != nil:
+	case p.Network != "":
+		err = p.join(ctx)
+	case q.Pool == "":
 		p.Subnet, err = d.freeSubnet(q.V6)
 	}
 	if err != nil {
 		return nil, err
 	}
-	p.ID = poolID(p.Subnet, p.Sub)
+	p.ID = p.id()
 	if other := d.overlapping(p.Subnet); other != nil && !(other.ID == p.ID && d.unused(other)) {
 		return nil, fmt.Errorf("subnet %s overlaps with %s, which another network has", p.Subnet, other.Subnet)
 	}
@@ -82,11 +91,14 @@ func (p *pool) parse(q *poolRequest) (err error) {
 	return nil
 }
 
-// poolID returns the ID of a pool, which is also the name of its files.
-func poolID(subnet, sub netip.Prefix) string {
-	id := subnet.String()
-	if sub.IsValid() {
-		id += "_" + sub.String()
+// id returns the ID of a pool, which is also the name of its files.
+func (p *pool) id() string {
+	id := p.Subnet.String()
+	if p.Sub.IsValid() {
+		id += "_" + p.Sub.String()
+	}
+	if p.Network != "" {
+		id = p.Network + "_" + id
 	}
 	return strings.NewReplacer("/", "-", ":", ".").Replace(id)
 }

@@ -102,9 +102,13 @@ type addressResponse struct {
 	Data    map[string]string
 }
 
+// errorResponse has the error twice: dockerd reads Err from a network driver, and Error from an IPAM driver.
 type errorResponse struct {
-	Err string
+	Err   string
+	Error string
 }
+
+func failed(text string) errorResponse { return errorResponse{text, text} }
 
 // Keys of options.
 const (

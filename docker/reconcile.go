@@ -70,6 +70,7 @@ func (d *Driver) reconcile(ctx context.Context) error {
 			errs = append(errs, err)
 		}
 	}
+	errs = append(errs, d.unreserve(ctx, func(r *reservation) bool { return r.Created.Before(old) }))
 	return errors.Join(append(errs, d.reconcilePools(ctx, networks, old))...)
 }
 

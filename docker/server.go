@@ -30,7 +30,7 @@ func (d *Driver) Handler() http.Handler {
 	d.serveNetworks(mux)
 	d.serveAddresses(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		reply(w, http.StatusNotFound, errorResponse{fmt.Sprintf("there is no method %s: want Plugin.Activate, or a method of NetworkDriver or IpamDriver", r.URL.Path)})
+		reply(w, http.StatusNotFound, failed(fmt.Sprintf("there is no method %s: want Plugin.Activate, or a method of NetworkDriver or IpamDriver", r.URL.Path)))
 	})
 	return mux
 }
@@ -75,7 +75,7 @@ func serve[Q any](mux methods, method string, do func(context.Context, *Q) (any,
 		q := new(Q)
 		err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest)).Decode(q)
 		if err != nil && !errors.Is(err, io.EOF) { // a method without arguments has no body
-			reply(w, http.StatusBadRequest, errorResponse{fmt.Sprintf("%s: the request is not a valid message: %v", method, err)})
+			reply(w, http.StatusBadRequest, failed(fmt.Sprintf("%s: the request is not a valid message: %v", method, err)))
 			return
 		}
 		// dockerd gives up after a while, and asks again or cleans up. So a call runs to its end.
@@ -85,7 +85,7 @@ func serve[Q any](mux methods, method string, do func(context.Context, *Q) (any,
 			return err
 		})
 		if err != nil {
-			reply(w, http.StatusOK, errorResponse{err.Error()})
+			reply(w, http.StatusOK, failed(err.Error()))
 			return
 		}
 		reply(w, http.StatusOK, res)
@@ -95,7 +95,7 @@ func serve[Q any](mux methods, method string, do func(context.Context, *Q) (any,
 func reply(w http.ResponseWriter, status int, message any) {
 	raw, err := json.Marshal(message)
 	if err != nil { // no message has a value that cannot be encoded
-		raw, status = []byte(`{"Err":"encode the response"}`), http.StatusInternalServerError
+		raw, status = []byte(`{"Err":"encode the response","Error":"encode the response"}`), http.StatusInternalServerError
 	}
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(status)
