@@ -71,7 +71,9 @@ func (d *Driver) publish(ctx context.Context, q *endpointRequest) (any, error) {
 		return none{}, nil
 	}
 	if n.Type != typeBridge && n.Type != typeCluster || n.Plugin["type"] == "fairlead-net" {
-		return nil, fmt.Errorf("--publish: containers on a network of type %s are reached at their own addresses: publish no ports", n.Type)
+		// Not an error: dockerd joins a container's networks in random order, and asks the first one, too.
+		d.log("endpoint %s: network %s publishes no ports: containers are reached at their own addresses", e.ID, n.Name)
+		return none{}, nil
 	}
 	defer d.locks.lock(e.ID)()
 	defer d.locks.lock(portsLock)() // of two containers, one gets a free port

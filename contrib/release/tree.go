@@ -41,6 +41,8 @@ func (r *release) tree(arch, prefix string) ([]entry, error) {
 	t.copy("share/doc/fairlead/NOTICES", r.generated("NOTICES"), 0o644)
 	t.copy("share/doc/fairlead/CHANGELOG.md", filepath.Join(r.root, "CHANGELOG.md"), 0o644)
 	t.copy("share/doc/fairlead/agent.yaml", filepath.Join(r.root, "contrib/agent/agent.yaml"), 0o644)
+	t.copy("share/doc/fairlead/docker/compose.yaml", filepath.Join(r.root, "contrib/docker/compose.yaml"), 0o644)
+	t.copy("share/doc/fairlead/docker/config.json", filepath.Join(r.root, "contrib/docker/plugin/config.json"), 0o644)
 	for _, name := range []string{"fairlead.yaml", "plugins.yaml", "etcd.yaml"} {
 		t.copy("share/doc/fairlead/kubernetes/"+name, filepath.Join(r.root, "contrib/kubernetes", name), 0o644)
 	}

@@ -24,7 +24,7 @@ func newNetworks(t *testing.T) *lab.Cluster {
 	must(t, os.WriteFile(file, []byte(`
 name: blue
 isolated: true
-subnets: [{cidr: 10.9.0.0/24}, {cidr: "fd09::/64"}]
+subnets: [{cidr: 10.9.0.0/24}]
 ---
 name: single
 isolated: true

@@ -123,7 +123,7 @@ func (m *machine) startDocker() {
 		m.exists("/run/cd.sock")
 	}
 	_ = os.Remove(m.Path("/run/docker.pid")) // of a dockerd that was killed
-	m.dockerd = m.start("dockerd", "dockerd", "--log-level", "warn", "--host", "unix://"+socket, "--pidfile", "/run/docker.pid", "--exec-root", "/run/dx",
+	m.dockerd = m.start("dockerd", "dockerd", "--host", "unix://"+socket, "--pidfile", "/run/docker.pid", "--exec-root", "/run/dx",
 		"--storage-driver", "vfs", "--containerd", "/run/cd.sock", "--cgroup-parent", m.cgroup())
 	kerneltest.Eventually(m.t, func() error { _, err := m.try("version"); return err })
 }

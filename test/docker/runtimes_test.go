@@ -40,9 +40,7 @@ func TestOneNetworkOfThreeRuntimes(t *testing.T) {
 	m.wget("both", "http://web/", "web") // Docker's own names
 	m.wget("both", "http://other/", "other")
 	get(t, b.Host, "http://"+a.V4.String()+":8090/", "other")
-	if _, err := m.try("run", "--rm", "--network", "blue-net", "--publish", "8091:80", "box", "echo"); err == nil || !strings.Contains(err.Error(), "publish no ports") {
-		t.Errorf("a port on an isolated network: %v", err)
-	}
+	m.docker("run", "--rm", "--network", "blue-net", "--publish", "8091:80", "box", "echo") // publishes nothing
 
 	image := filepath.Join(m.dir, "image.tar")
 	m.docker("import", "--change", `CMD ["/bin/sleep", "100000"]`, filepath.Join(m.dir, "box.tar"), "localhost/box:pod")
