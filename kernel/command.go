@@ -99,9 +99,12 @@ const commandTimeout = time.Minute
 func (e *Engine) command(path string, args ...string) (cmd *exec.Cmd, done func(error) error) {
 	ctx, cancel := context.WithTimeoutCause(e.ctx, commandTimeout, fmt.Errorf("it did not end within %v: does another program hold the lock of iptables?", commandTimeout))
 	cmd = exec.CommandContext(ctx, path, args...)
-	cmd.WaitDelay = time.Second // for a child that keeps the output open
+	cmd.WaitDelay = time.Second // for a process that keeps the output open
 	return cmd, func(err error) error {
 		defer cancel()
+		if errors.Is(err, exec.ErrWaitDelay) {
+			err = nil // the command has succeeded
+		}
 		if err != nil && ctx.Err() != nil {
 			err = fmt.Errorf("%w: %w", err, context.Cause(ctx))
 		}

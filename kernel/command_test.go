@@ -21,6 +21,7 @@ func TestCommandProbe(t *testing.T) {
 		want         string
 	}{
 		{"there", "exit 0", true, ""},
+		{"there, output kept open", "sleep 3 &", true, ""},
 		{"no rule", "echo 'iptables: Bad rule (does a matching rule exist in that chain?).' >&2; exit 1", false, ""},
 		{"no chain", "echo \"Chain 'X' does not exist\" >&2; exit 2", false, ""},
 		{"no socket", "echo 'iptables: Failed to initialize nft: Too many open files' >&2; exit 1", false, "Too many open files"},
