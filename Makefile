@@ -49,7 +49,7 @@ release: ## build the release VERSION in bin/release: tar.gz, deb, rpm, image, b
 	go run -C contrib/release . -version '$(VERSION)' -arch '$(or $(ARCHS),amd64,arm64)'
 
 test-release: ## install a release into fresh Debian roots, run the quick start and a tutorial there, remove it and compare (needs root)
-	@sh test/install-packages $(TEST_NEEDS) mmdebstrap:mmdebstrap
+	@sh test/install-packages $(TEST_NEEDS) mmdebstrap:mmdebstrap rpm:rpm
 	go run -C contrib/release . -version '$(VERSION)' -arch "$$(go env GOARCH)" -o $(CURDIR)/bin/test-release
 	FAIRLEAD_RELEASE=$(CURDIR)/bin/test-release go test -count=1 -v -timeout 20m ./test/release
 

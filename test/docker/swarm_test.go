@@ -66,6 +66,15 @@ func TestSwarm(t *testing.T) {
 	worker.dockerd.Kill()
 	worker.startDocker()
 	works("kill -9 of dockerd")
+	t.Log("and from outside Docker")
+	node := c.Nodes[1]
+	must(t, node.Configure("blue", `{"type": "fairlead-net", "network": "blue"}`))
+	_, err := node.Attach(t.Context(), "pod", "blue")
+	must(t, err)
+	_, err = node.Run(t.Context(), "ip", "netns", "exec", "pod", "curl", "--silent", "--fail", "--max-time", "5", "http://"+manager.address(manager.task(), "second")+"/")
+	must(t, err)
+	_, err = node.Fairlead(t.Context(), "del", "blue", "pod")
+	must(t, err)
 	manager.docker("service", "rm", "web")
 	for _, m := range both {
 		kerneltest.Eventually(t, func() error {

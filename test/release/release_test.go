@@ -59,6 +59,35 @@ func TestTarball(t *testing.T) {
 	}
 }
 
+// TestContents checks that the .deb, the .rpm and the .tar.gz have every systemd unit, and what docs/docker.md builds a
+// plugin of Docker from.
+func TestContents(t *testing.T) {
+	dir := kerneltest.OptIn(t, releaseVariable)
+	units, err := filepath.Glob("../../contrib/systemd/fairlead-*")
+	must(t, err)
+	if len(units) < 8 {
+		t.Fatalf("units: %v", units)
+	}
+	want := []string{"lib/fairlead/fairlead", "lib/fairlead/fairlead-cni", "lib/fairlead/cni/bridge", "share/doc/fairlead/docker/config.json", "share/doc/fairlead/docker/compose.yaml"}
+	for _, u := range units {
+		want = append(want, "lib/systemd/system/"+filepath.Base(u))
+	}
+	for _, list := range [][]string{
+		{"dpkg-deb", "--contents", only(t, dir, "fairlead_*_"+runtime.GOARCH+".deb")},
+		{"rpm", "--query", "--list", "--package", only(t, dir, "fairlead-*.rpm")},
+		{"tar", "--list", "--file", only(t, dir, "fairlead-*-linux-"+runtime.GOARCH+".tar.gz")},
+	} {
+		out, err := exec.Command(list[0], list[1:]...).Output()
+		must(t, err)
+		have := string(out) + "\n"
+		for _, file := range want {
+			if !strings.Contains(have, "/"+file+"\n") && !strings.Contains(have, "/"+file+" -> ") {
+				t.Errorf("%s lacks %s", filepath.Base(list[len(list)-1]), file)
+			}
+		}
+	}
+}
+
 // TestVersionsAgree compares the version in the names of the files, in the packages, and in what the programs print.
 func TestVersionsAgree(t *testing.T) {
 	dir := kerneltest.OptIn(t, releaseVariable)
