@@ -56,7 +56,7 @@ func (d *Driver) requestPool(ctx context.Context, q *poolRequest) (any, error) {
 		return nil, err
 	}
 	p.ID = p.id()
-	if other := d.overlapping(p.Subnet); other != nil && !(other.ID == p.ID && d.unused(other)) {
+	if other := d.overlapping(p); other != nil && !(other.ID == p.ID && d.unused(other)) {
 		return nil, fmt.Errorf("subnet %s overlaps with %s, which another network has", p.Subnet, other.Subnet)
 	}
 	if err := d.pools.write(p.ID, p); err != nil {
@@ -103,10 +103,13 @@ func (p *pool) id() string {
 	return strings.NewReplacer("/", "-", ":", ".").Replace(id)
 }
 
-func (d *Driver) overlapping(subnet netip.Prefix) *pool {
+// overlapping returns another pool with addresses of p. Those of two networks of the cluster may be equal.
+func (d *Driver) overlapping(p *pool) *pool {
 	for _, id := range d.pools.ids() {
-		if p, err := d.pools.read(id); err == nil && p.Subnet.Overlaps(subnet) {
-			return p
+		other, err := d.pools.read(id)
+		apart := err == nil && p.Network != "" && other.Network != "" && p.Network != other.Network
+		if err == nil && !apart && p.Subnet.Overlaps(other.Subnet) {
+			return other
 		}
 	}
 	return nil
@@ -159,7 +162,7 @@ func (d *Driver) freeSubnet(v6 bool) (netip.Prefix, error) {
 	}
 	p, next, count := choices(v6)
 	for range count {
-		free := d.overlapping(p) == nil
+		free := d.overlapping(&pool{Subnet: p}) == nil
 		for _, r := range routes {
 			free = free && (r.Dst.Bits() == 0 || !r.Dst.Overlaps(p))
 		}

@@ -29,6 +29,7 @@ const (
 type reservation struct {
 	ID      string // as the container's
 	Pool    string
+	Network string     // of the cluster
 	Address netip.Addr `json:",omitzero"`
 	Created time.Time
 }
@@ -93,7 +94,7 @@ func (d *Driver) checkPools(n *network) error {
 
 // reserve reserves an address until CreateEndpoint.
 func (d *Driver) reserve(ctx context.Context, p *pool, wanted []netip.Addr) (any, error) {
-	r := &reservation{ID: rand.Text(), Pool: p.ID, Created: time.Now()}
+	r := &reservation{ID: rand.Text(), Pool: p.ID, Network: p.Network, Created: time.Now()}
 	if err := d.reserved.write(r.ID, r); err != nil {
 		return nil, err
 	}
@@ -144,7 +145,7 @@ func (d *Driver) unreserve(ctx context.Context, match func(*reservation) bool) e
 func (n *network) reserved(i endpointInterface) func(*reservation) bool {
 	ips, _ := n.addresses(i) // an invalid one has no reservation
 	return func(r *reservation) bool {
-		return n.Type == typeCluster && strings.HasPrefix(r.Pool, n.Cluster+"_") && slices.Contains(hosts(ips), r.Address)
+		return r.Network == n.Cluster && slices.Contains(hosts(ips), r.Address)
 	}
 }
 

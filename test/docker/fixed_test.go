@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fairlead/fairlead/internal/lab"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
@@ -61,9 +62,13 @@ func TestFixedAddresses(t *testing.T) {
 			}
 		}
 	}
+	// As if dockerd had been killed before it created an endpoint for the address.
+	a.call("RequestAddress", "Ipam", `{"PoolID":"single_10.8.0.0-24","Address":"10.8.0.200"}`)
+	b.free("10.8.0.200")
 	a.docker("restart", "--time", "0", "one")
 	b.wget("two", "http://10.8.0.77/", "one")
 	a.docker("rm", "--force", "one")
+	b.free("10.8.0.77")
 	b.run("three", "--network", "single", "--ip", "10.8.0.77", "--hostname", "three")
 	b.wget("two", "http://10.8.0.77/", "three")
 
@@ -86,6 +91,15 @@ func TestFixedAddresses(t *testing.T) {
 	if out, err := c.Nodes[0].Cluster(t.Context(), "ipam", "check"); err != nil {
 		t.Errorf("ipam check: %v: %s", err, out)
 	}
+}
+
+// free waits until a container can have an address, which another host releases.
+func (m *machine) free(address string) {
+	m.t.Helper()
+	kerneltest.Within(m.t, 30*time.Second, func() error {
+		_, err := m.try("run", "--rm", "--network", "single", "--ip", address, "box", "echo")
+		return err
+	})
 }
 
 // noReservations checks that no address is reserved for an endpoint.
