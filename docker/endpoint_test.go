@@ -3,6 +3,7 @@ package docker_test
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"slices"
@@ -68,7 +69,7 @@ func TestBridge(t *testing.T) {
 
 	h.call("NetworkDriver.ProgramExternalConnectivity", `{`+ids("n1", "e1")+
 		`,"Options":{"com.docker.network.portmap":[{"Proto":6,"Port":80,"HostPort":8080},{"Proto":17,"Port":53,"HostIP":"127.0.0.1"},{"Proto":6,"Port":81,"HostPort":8080,"HostPortEnd":8090}]}}`)
-	want := []attach.Port{{HostPort: 8080, ContainerPort: 80, Protocol: "tcp"}, {HostIP: "127.0.0.1", HostPort: 32768, ContainerPort: 53, Protocol: "udp"}, {HostPort: 8081, ContainerPort: 81, Protocol: "tcp"}}
+	want := []attach.Port{{HostPort: 8080, ContainerPort: 80, Protocol: "tcp"}, {HostIP: "127.0.0.1", HostPort: 60999, ContainerPort: 53, Protocol: "udp"}, {HostPort: 8081, ContainerPort: 81, Protocol: "tcp"}}
 	if r := h.record(); !slices.Equal(r.Parts[len(r.Parts)-1].Ports, want) {
 		t.Errorf("ports %v, want %v", r.Parts[len(r.Parts)-1].Ports, want)
 	}
@@ -297,6 +298,34 @@ func TestRemoveBridge(t *testing.T) {
 	if got := kerneltest.Run(t, "ip", "-br", "link", "show", "type", "bridge"); !strings.Contains(got, "br0") || !strings.Contains(got, "br1") || strings.Contains(got, "br2") {
 		t.Errorf("left: %s", got)
 	}
+}
+
+// TestPortsInUse publishes ports while programs of the host listen at some.
+func TestPortsInUse(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	for _, address := range []string{"127.0.0.1:8080", ":60999"} {
+		l, err := net.Listen("tcp", address)
+		must(t, err)
+		defer l.Close()
+	}
+	c, err := net.ListenPacket("udp", ":60999")
+	must(t, err)
+	defer c.Close()
+	h.network("n1", "", pool4)
+	h.call("NetworkDriver.CreateEndpoint", `{`+ids("n1", "e1")+`,"Interface":{"Address":"10.20.0.5/24"}}`)
+	h.call("NetworkDriver.ProgramExternalConnectivity", `{`+ids("n1", "e1")+`,"Options":{"com.docker.network.portmap":[
+		{"Proto":6,"Port":1,"HostPort":8080,"HostPortEnd":8090},{"Proto":6,"Port":2},{"Proto":17,"Port":3},{"Proto":6,"Port":4},{"Proto":132,"Port":5}]}}`)
+	var got []string
+	r := h.record()
+	for _, p := range r.Parts[r.Last("portmap")].Ports {
+		got = append(got, fmt.Sprintf("%d->%d/%s", p.HostPort, p.ContainerPort, p.Protocol))
+	}
+	if want := "8081->1/tcp 60998->2/tcp 60998->3/udp 60997->4/tcp 60999->5/sctp"; strings.Join(got, " ") != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	h.fails("NetworkDriver.ProgramExternalConnectivity", `{`+ids("n1", "e1")+`,"Options":{"com.docker.network.portmap":[{"Proto":6,"Port":1,"HostPort":8080,"HostPortEnd":8081},{"Proto":6,"Port":1,"HostPort":8080,"HostPortEnd":8081}]}}`,
+		"no port from 8080 to 8081 of the host is free")
 }
 
 // TestFailedEndpoint checks that a failed CreateEndpoint leaves nothing.

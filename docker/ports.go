@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,15 +40,16 @@ func (b *portBinding) protocol() (string, error) {
 	return "", fmt.Errorf("port %d: protocol %d: want 6 (TCP), 17 (UDP) or 132 (SCTP)", b.Port, b.Proto)
 }
 
-// candidates returns the host ports that a binding may get: one, a range, or any port for connections.
-func (b *portBinding) candidates() (first, last int) {
+// candidates returns the host ports that a binding may get: one, a range, or any port for connections. Docker's own
+// bridge chooses upwards from the first of them, so this driver chooses downwards from the last.
+func (b *portBinding) candidates() (first, last, step int) {
 	switch {
 	case b.HostPort == 0:
-		return firstEphemeral, lastEphemeral
+		return lastEphemeral, firstEphemeral, -1
 	case b.HostPortEnd > b.HostPort:
-		return b.HostPort, b.HostPortEnd
+		return b.HostPort, b.HostPortEnd, 1
 	}
-	return b.HostPort, b.HostPort
+	return b.HostPort, b.HostPort, 0
 }
 
 // The usual range of ports that the kernel chooses for connections, ip(7): ip_local_port_range.
@@ -123,17 +126,37 @@ func (d *Driver) choose(record *attach.Record, bindings []portBinding) (out []at
 		if p.Protocol, err = b.protocol(); err != nil {
 			return nil, err
 		}
-		first, last := b.candidates()
-		for p.HostPort = first; taken[portKey(p)] && p.HostPort < last; {
-			p.HostPort++
+		first, last, step := b.candidates()
+		free := func() bool { return step == 0 || !taken[portKey(p)] && !listens(p) }
+		for p.HostPort = first; p.HostPort != last && !free(); {
+			p.HostPort += step
 		}
-		if first < last && taken[portKey(p)] {
-			return nil, fmt.Errorf("port %d/%s: no port from %d to %d of the host is free", b.Port, p.Protocol, first, last)
+		if !free() {
+			return nil, fmt.Errorf("port %d/%s: no port from %d to %d of the host is free", b.Port, p.Protocol, min(first, last), max(first, last))
 		}
 		taken[portKey(p)] = true
 		out = append(out, p)
 	}
 	return out, nil
+}
+
+// listens reports whether a program listens at a port of the host, such as Docker's proxy for its own bridge.
+func listens(p attach.Port) bool {
+	address := fmt.Sprint(":", p.HostPort)
+	var l io.Closer
+	var err error
+	switch p.Protocol {
+	case "tcp":
+		l, err = net.Listen("tcp", address)
+	case "udp":
+		l, err = net.ListenPacket("udp", address)
+	default:
+		return false
+	}
+	if err == nil {
+		_ = l.Close() // it has received nothing
+	}
+	return err != nil
 }
 
 // portKey ignores the host's address: a port that is taken on one address is not free.

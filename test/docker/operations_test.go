@@ -81,9 +81,12 @@ func TestBridgeNetworks(t *testing.T) {
 	get(t, m.Host, "http://127.0.0.1:8080/", "one")
 	get(t, m.Host, "http://127.0.0.1:8081/", "one")
 	get(t, outside, "http://"+m.V4.String()+":8080/", "one")
-	if out := m.fairlead("list"); !strings.Contains(out, "8080->80/tcp") || !strings.Contains(out, "32768->80/tcp") {
+	if out := m.fairlead("list"); !strings.Contains(out, "8080->80/tcp") || !strings.Contains(out, "60999->80/tcp") {
 		t.Errorf("list shows the ports: %s", out)
 	}
+	m.run("own", "--publish", "80", "--hostname", "own") // on Docker's own bridge
+	get(t, m.Host, "http://127.0.0.1:32768/", "own")
+	get(t, m.Host, "http://127.0.0.1:60999/", "one")
 	if _, err := m.try("run", "--rm", "--network", "web", "--publish", "8080:80", "box", "echo"); err == nil || !strings.Contains(err.Error(), "8080") {
 		t.Errorf("a port that is taken: %v", err)
 	}
