@@ -33,6 +33,7 @@ func features() []feature {
 		{"nftables for bridges", []string{"nft add table bridge try", "nft add chain bridge try c { type filter hook prerouting priority 0 ; }",
 			"nft add rule bridge try c iifname x ether saddr 02:00:00:00:00:01 drop"}},
 		{"Open vSwitch's datapath", []string{"genl ctrl get name ovs_datapath"}},
+		{"SCTP", []string{"ls /proc/sys/net/sctp"}}, // module sctp is loaded
 		{"SELinux", []string{"ls /sys/fs/selinux/enforce"}},
 		{"tap", []string{"ip tuntap add try0 mode tap"}},
 		{"vlan", []string{parent, "ip link add link try0 name try2 type vlan id 5"}},
