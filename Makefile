@@ -28,7 +28,7 @@ VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 FEATURES := $(CURDIR)/bin/features
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo demo-cluster test test-vm race stress mutate churn churn-cluster soak crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale bench-flannel test-flannel trace leases image pictures release test-release vulncheck compat e2e e2e-start e2e-docker e2e-kubernetes e2e-pod-networks test-kubernetes crash-kubernetes bench-kubernetes bench-pods conformance e2e-flannel kubernetes kubernetes-down cyclonus network-policy-api network-policy-api-cluster bench-policy clean
+.PHONY: help build demo demo-cluster test test-vm race stress mutate churn churn-cluster soak crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale bench-flannel test-flannel trace leases image pictures release test-release vulncheck compat e2e e2e-start e2e-docker e2e-kubernetes e2e-pod-networks test-kubernetes crash-kubernetes bench-kubernetes bench-pods conformance e2e-flannel kubernetes kubernetes-down cyclonus cyclonus-sctp network-policy-api network-policy-api-cluster bench-policy clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -171,6 +171,10 @@ bench-policy: ## time changes of network policy on one node, from the event to t
 cyclonus: ## compare the evaluator of policy, the kernel with the compiled tables, and connections between containers, with Cyclonus in its 230 generated cases, each port of each pair of pods, IPv4 and IPv6 (builds Cyclonus once; needs root)
 	@sh test/install-packages $(TEST_NEEDS)
 	FAIRLEAD_CYCLONUS=1 go test -count=1 -v -timeout 30m ./test/cyclonus
+
+cyclonus-sctp: ## connections of SCTP between containers in all of Cyclonus' cases, IPv4 and IPv6, in Debian's kernel 6.12, emulated (FAIRLEAD_CYCLONUS=20 for every 20th case; builds Cyclonus once; needs root)
+	@sh test/install-packages $(TEST_NEEDS) $(VM_NEEDS)
+	FAIRLEAD_CYCLONUS=$(or $(FAIRLEAD_CYCLONUS),1) go run ./test/vm -kernel 6.12 -v -timeout 2h -run '^TestCyclonusSCTP$$' ./test/cyclonus
 
 network-policy-api: ## compare the evaluator of policy, and the kernel with the compiled tables, with what the conformance tests of ClusterNetworkPolicy expect, IPv4 and IPv6, without a cluster (builds them once; needs root)
 	FAIRLEAD_NETWORK_POLICY_API=1 go test -count=1 -v -timeout 20m -run '^TestNetworkPolicyAPI$$' ./test/networkpolicyapi

@@ -22,6 +22,9 @@ import (
 // Version is the version of Cyclonus.
 const Version = "v0.5.6"
 
+// Variable is the environment variable that enables the tests: see eachFamily.
+const Variable = "FAIRLEAD_CYCLONUS"
+
 // Case is a test case. Its steps run one after the other in one cluster.
 type Case struct {
 	Name  string
@@ -49,12 +52,17 @@ func (c Cell) Allowed() bool { return c.From == c.To || c.Egress && c.Ingress }
 //go:embed testdata/dump.go
 var dump string
 
-// Cases returns all cases, with pods that have IPv4 or IPv6 addresses (family 4 or 6). The first call builds Cyclonus
-// from source, with the Go module proxy.
-func Cases(family int) ([]Case, error) {
+// Build returns the path of a program that prints the cases. The first call builds it from source, with the Go module
+// proxy.
+func Build() (string, error) {
 	dir := fmt.Sprintf("cyclonus-%s-%.6x", Version, sha256.Sum256([]byte(dump)))
 	prepare := "mkdir cmd/dump && cat > cmd/dump/main.go <<'END_OF_DUMP'\n" + dump + "END_OF_DUMP\n"
-	program, err := fromsource.Program(dir, "dump", "github.com/mattfenwick/cyclonus@"+Version, "./cmd/dump", prepare)
+	return fromsource.Program(dir, "dump", "github.com/mattfenwick/cyclonus@"+Version, "./cmd/dump", prepare)
+}
+
+// Cases returns all cases, with pods that have IPv4 or IPv6 addresses (family 4 or 6). It builds Cyclonus if necessary.
+func Cases(family int) ([]Case, error) {
+	program, err := Build()
 	if err != nil {
 		return nil, err
 	}

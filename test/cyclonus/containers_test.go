@@ -26,6 +26,7 @@ import (
 // pods are containers in network namespaces, attached to a host by ptp, with servers on each port.
 type pods struct {
 	t     *testing.T
+	sctp  bool // its servers are for SCTP, instead of TCP and UDP
 	lib   *libcni.CNIConfig
 	table *nftable.Programmer
 	netns map[netip.Addr]string
@@ -37,7 +38,7 @@ type pods struct {
 // ports are all that Cyclonus' cases use.
 var ports = []uint16{80, 81}
 
-func newPods(t *testing.T) *pods {
+func newPods(t *testing.T, sctp bool) *pods {
 	kerneltest.Host(t)
 	kerneltest.Run(t, "sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
 	table, err := nftable.Open()
@@ -53,7 +54,7 @@ func newPods(t *testing.T) *pods {
 		}
 	}
 	return &pods{
-		t: t, table: table, netns: map[netip.Addr]string{}, arrived: map[policy.Packet]bool{},
+		t: t, sctp: sctp, table: table, netns: map[netip.Addr]string{}, arrived: map[policy.Packet]bool{},
 		lib: libcni.NewCNIConfigWithCacheDir([]string{dir}, dir, plugins.In(plugin.Env{Root: dir})),
 	}
 }
@@ -92,8 +93,16 @@ func (p *pods) attach(addr netip.Addr) {
 	}
 }
 
-// serve notes what arrives at an address, by TCP and by UDP.
+// serve notes what arrives at an address.
 func (p *pods) serve(at netip.AddrPort) error {
+	if p.sctp {
+		l, err := kerneltest.ListenSCTP(at)
+		if err == nil {
+			p.t.Cleanup(func() { _ = l.Close() })
+			go p.accept(l, at, "SCTP")
+		}
+		return err
+	}
 	tcp, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(at))
 	if err != nil {
 		return err
@@ -103,18 +112,21 @@ func (p *pods) serve(at netip.AddrPort) error {
 		return err
 	}
 	p.t.Cleanup(func() { _, _ = tcp.Close(), udp.Close() })
-	go func() {
-		for c, err := tcp.AcceptTCP(); err == nil; c, err = tcp.AcceptTCP() {
-			p.note(c.RemoteAddr().(*net.TCPAddr).AddrPort(), at, "TCP")
-			_ = c.Close()
-		}
-	}()
+	go p.accept(tcp, at, "TCP")
 	go func() {
 		for _, from, err := udp.ReadFromUDPAddrPort(make([]byte, 1)); err == nil; _, from, err = udp.ReadFromUDPAddrPort(make([]byte, 1)) {
 			p.note(from, at, "UDP")
 		}
 	}()
 	return nil
+}
+
+// accept notes the connections that arrive until the listener ends.
+func (p *pods) accept(l net.Listener, at netip.AddrPort, protocol string) {
+	for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+		p.note(c.RemoteAddr().(*net.TCPAddr).AddrPort(), at, protocol) // also of SCTP
+		_ = c.Close()
+	}
 }
 
 func (p *pods) note(from, at netip.AddrPort, protocol string) {
@@ -161,17 +173,20 @@ func (p *pods) send(cells []Cell, expected int) map[policy.Packet]bool {
 
 // connect sends the first packet of a connection from a new port.
 func connect(x policy.Packet) (fd int, err error) {
-	family, kind := unix.AF_INET, unix.SOCK_STREAM
+	family, kind, protocol := unix.AF_INET, unix.SOCK_STREAM, 0
 	var to unix.Sockaddr
 	if x.Dst.Is4() {
 		to = &unix.SockaddrInet4{Port: int(x.Port), Addr: x.Dst.As4()}
 	} else {
 		family, to = unix.AF_INET6, &unix.SockaddrInet6{Port: int(x.Port), Addr: x.Dst.As16()}
 	}
-	if x.Protocol == "UDP" {
+	switch x.Protocol {
+	case "UDP":
 		kind = unix.SOCK_DGRAM
+	case "SCTP":
+		protocol = unix.IPPROTO_SCTP
 	}
-	if fd, err = unix.Socket(family, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0); err != nil {
+	if fd, err = unix.Socket(family, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, protocol); err != nil {
 		return 0, err
 	}
 	if err = unix.Connect(fd, to); errors.Is(err, unix.EINPROGRESS) {
@@ -189,41 +204,50 @@ func (p *pods) count() int {
 	return len(p.arrived)
 }
 
-// TestCyclonusContainers opens each connection of Cyclonus' cases between containers in network namespaces. All are on one
-// host.
+// TestCyclonusContainers opens each connection of TCP and UDP of Cyclonus' cases between containers in network namespaces.
+// All are on one host.
 func TestCyclonusContainers(t *testing.T) {
 	t.Parallel()
-	eachFamily(t, func(t *testing.T, cases []Case) {
-		p := newPods(t)
-		opened, arrived, sctp := 0, 0, 0
-		for i, c := range cases {
-			for j, s := range c.Steps {
-				for _, e := range s.World.Endpoints {
-					p.attach(e.Addresses[0])
+	eachFamily(t, func(t *testing.T, cases []Case) { newPods(t, false).open(cases) })
+}
+
+// TestCyclonusSCTP is TestCyclonusContainers for SCTP.
+func TestCyclonusSCTP(t *testing.T) {
+	t.Parallel()
+	kerneltest.Needs(t, "SCTP")
+	eachFamily(t, func(t *testing.T, cases []Case) { newPods(t, true).open(cases) })
+}
+
+// open opens the connections of cases, and compares which arrive.
+func (p *pods) open(cases []Case) {
+	t := p.t
+	opened, arrived := 0, 0
+	for i, c := range cases {
+		for j, s := range c.Steps {
+			for _, e := range s.World.Endpoints {
+				p.attach(e.Addresses[0])
+			}
+			if _, err := p.table.Sync(t.Context(), policy.Compile(policytest.OneNode(s.World, "here"), "here")); err != nil {
+				t.Fatal(err)
+			}
+			want := map[policy.Packet]bool{}
+			var cells []Cell
+			for _, c := range s.Cells {
+				if (c.Packet.Protocol == "SCTP") != p.sctp {
+					continue
 				}
-				if _, err := p.table.Sync(t.Context(), policy.Compile(policytest.OneNode(s.World, "here"), "here")); err != nil {
-					t.Fatal(err)
+				if cells = append(cells, c); c.Allowed() {
+					want[c.Packet] = true
 				}
-				want := map[policy.Packet]bool{}
-				var cells []Cell
-				for _, c := range s.Cells {
-					if c.Packet.Protocol == "SCTP" { // this kernel lacks it
-						sctp++
-						continue
-					}
-					if cells = append(cells, c); c.Allowed() {
-						want[c.Packet] = true
-					}
-				}
-				got := p.send(cells, len(want))
-				opened, arrived = opened+len(cells), arrived+len(got)
-				for _, c := range cells {
-					if got[c.Packet] != want[c.Packet] {
-						t.Errorf("case %d, step %d, %s to %s %s %d: arrived %v, want %v", i+1, j+1, c.From, c.To, c.Packet.Protocol, c.Packet.Port, got[c.Packet], want[c.Packet])
-					}
+			}
+			got := p.send(cells, len(want))
+			opened, arrived = opened+len(cells), arrived+len(got)
+			for _, c := range cells {
+				if got[c.Packet] != want[c.Packet] {
+					t.Errorf("case %d, step %d, %s to %s %s %d: arrived %v, want %v", i+1, j+1, c.From, c.To, c.Packet.Protocol, c.Packet.Port, got[c.Packet], want[c.Packet])
 				}
 			}
 		}
-		t.Logf("%d cases, %d containers, %d connections, %d arrived; %d of SCTP were not opened", len(cases), len(p.netns), opened, arrived, sctp)
-	})
+	}
+	t.Logf("%d cases, %d containers, %d connections, %d arrived", len(cases), len(p.netns), opened, arrived)
 }

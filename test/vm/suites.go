@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/fairlead/fairlead/internal/reference"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/test/cyclonus"
 	"github.com/fairlead/fairlead/test/vm/job"
 )
 
@@ -50,6 +52,9 @@ func suites() []suite {
 		// Tunnel types that the host may lack, with traffic.
 		{pkg: module + "agent/backend", run: "^(TestHosts|TestKeyRotation)$/^(ipip|wireguard|mix)$"},
 		{pkg: module + "test/cluster", run: "^TestContainerTunnelPacketsDropped$/^ipip$"},
+		// SCTP, which the host may lack.
+		{pkg: module + "agent/enforce", run: "^(TestSCTPIsNotTCP|TestCutSCTP)$"},
+		{pkg: module + "test/cyclonus", run: "^TestCyclonusSCTP$", on: "6.12"},
 		// The test changes the clock, so the machine must not be shared.
 		{pkg: module + "test/cluster", run: "^TestClockJumps$", on: "6.12"},
 		// Hosts with a slow, lossy link.
@@ -205,7 +210,9 @@ func (b *testBinaries) compile(ctx context.Context, work string) error {
 		}
 		done[t.Package] = true
 	}
-	for pkg, provide := range map[string]func(context.Context, string) ([]string, error){module + "test/compat": referencePlugins, module + "test/cluster": programs} {
+	for pkg, provide := range map[string]func(context.Context, string) ([]string, error){
+		module + "test/compat": referencePlugins, module + "test/cluster": programs, module + "test/cyclonus": cyclonusCases,
+	} {
 		if !done[pkg] {
 			continue
 		}
@@ -243,6 +250,12 @@ func referencePlugins(ctx context.Context, work string) ([]string, error) {
 		err = errors.Join(err, os.Symlink("fairlead-cni", filepath.Join(dir, name)))
 	}
 	return []string{"FAIRLEAD_TEST_PLUGINS=" + dir}, err
+}
+
+// cyclonusCases builds Cyclonus, and asks for every 40th case unless the caller asks for others.
+func cyclonusCases(context.Context, string) ([]string, error) {
+	_, err := cyclonus.Build()
+	return []string{cyclonus.Variable + "=" + cmp.Or(os.Getenv(cyclonus.Variable), "40")}, err
 }
 
 // compile runs the go command without cgo, because the guest has no C library. It uses both processors.
