@@ -20,13 +20,13 @@ const storeContent = "policies and containers in the store"
 // stays.
 type storeFollower struct {
 	e         *Enforcer
-	documents map[string]stored.Document              // by key
-	endpoints map[string]map[string]*cluster.Endpoint // attachments by endpoint and key
-	changes   []func(*policy.Compiler)                // that the compilers do not have yet
+	documents map[string]stored.Document // by key
+	endpoints stored.Endpoints
+	changes   []func(*policy.Compiler) // that the compilers do not have yet
 }
 
 func newStoreFollower(e *Enforcer) *storeFollower {
-	return &storeFollower{e, map[string]stored.Document{}, map[string]map[string]*cluster.Endpoint{}, nil}
+	return &storeFollower{e, map[string]stored.Document{}, stored.Endpoints{}, nil}
 }
 
 // followStore delivers the store's content until the context ends.
@@ -119,8 +119,8 @@ func (f *storeFollower) replace(key string, now stored.Document) {
 	case old.ClusterPolicy != nil:
 		f.do(func(c *policy.Compiler) { c.DeletePolicy(policy.ClusterPolicyID(old.ClusterPolicy.Name)) })
 	case now.Endpoint != nil || old.Endpoint != nil:
-		f.attachment(key, old.Endpoint, nil)
-		f.attachment(key, nil, now.Endpoint)
+		f.attachment(old.Endpoint, false)
+		f.attachment(now.Endpoint, true)
 	case now.Node != nil && now.Node.Name != f.e.o.Node:
 		f.do(func(c *policy.Compiler) { c.SetNode(stored.NodeOf(now.Node)) })
 	case old.Node != nil && old.Node.Name != f.e.o.Node:
@@ -128,34 +128,18 @@ func (f *storeFollower) replace(key string, now stored.Document) {
 	}
 }
 
-// attachment removes or adds an attachment of a container of another host.
-func (f *storeFollower) attachment(key string, old, now *cluster.Endpoint) {
-	a := now
-	if a == nil {
-		a = old
-	}
+// attachment adds or removes an attachment of a container of another host.
+func (f *storeFollower) attachment(a *cluster.Endpoint, add bool) {
 	if a == nil || a.Node == f.e.o.Node {
 		return
 	}
-	namespace, name, ok := stored.EndpointName(a)
-	if !ok {
-		return
+	switch e, exists := f.endpoints.Set(a, add); {
+	case exists:
+		f.do(func(c *policy.Compiler) {
+			c.AddNamespace(e.Namespace)
+			c.SetEndpoint(e)
+		})
+	case e != nil:
+		f.do(func(c *policy.Compiler) { c.DeleteEndpoint(e.Namespace, e.Name) })
 	}
-	of := policy.EndpointKey(namespace, name)
-	if f.endpoints[of] == nil {
-		f.endpoints[of] = map[string]*cluster.Endpoint{}
-	}
-	if delete(f.endpoints[of], key); now != nil {
-		f.endpoints[of][key] = now
-	}
-	if len(f.endpoints[of]) == 0 {
-		delete(f.endpoints, of)
-		f.do(func(c *policy.Compiler) { c.DeleteEndpoint(namespace, name) })
-		return
-	}
-	e := stored.EndpointOf(f.endpoints[of])
-	f.do(func(c *policy.Compiler) {
-		c.AddNamespace(namespace)
-		c.SetEndpoint(e)
-	})
 }

@@ -117,30 +117,45 @@ func Decode(key string, value []byte) (Document, error) {
 	return list[0], nil
 }
 
-// EndpointName returns the name of the endpoint that an attachment belongs to. Containers of two nodes may have one name,
-// so the node is part of it. ok is false for an attachment without the plugin fairlead-policy.
-func EndpointName(e *cluster.Endpoint) (namespace, name string, ok bool) {
-	namespace, name, ok = strings.Cut(e.Pod, "/")
-	return namespace, name + "@" + e.Node, ok
+// Endpoints are attachments by the endpoint that they belong to, policy.EndpointKey, and by their keys.
+type Endpoints map[string]map[string]*cluster.Endpoint
+
+// Set adds an attachment, or removes it. It returns the endpoint that the attachment belongs to, and whether that has any
+// attachment now. An attachment without the plugin fairlead-policy belongs to no endpoint: e is nil.
+func (all Endpoints) Set(a *cluster.Endpoint, add bool) (e *policy.Endpoint, exists bool) {
+	namespace, name, ok := strings.Cut(a.Pod, "/")
+	if !ok {
+		return nil, false
+	}
+	name += "@" + a.Node // containers of two nodes may have one name
+	of := policy.EndpointKey(namespace, name)
+	if all[of] == nil {
+		all[of] = map[string]*cluster.Endpoint{}
+	}
+	if delete(all[of], a.Key()); add {
+		all[of][a.Key()] = a
+	}
+	e = &policy.Endpoint{Namespace: namespace, Name: name, Node: a.Node}
+	for _, key := range slices.Sorted(maps.Keys(all[of])) {
+		addAttachment(e, all[of][key])
+		exists = true
+	}
+	if !exists {
+		delete(all, of)
+	}
+	return e, exists
 }
 
-// EndpointOf returns the endpoint with several attachments, which have one name.
-func EndpointOf(attachments map[string]*cluster.Endpoint) *policy.Endpoint {
-	out := &policy.Endpoint{}
-	for _, key := range slices.Sorted(maps.Keys(attachments)) {
-		a := attachments[key]
-		out.Namespace, out.Name, _ = EndpointName(a)
-		out.Node, out.Labels = a.Node, a.Labels
-		if a.Network == cluster.DefaultNetwork {
-			out.Addresses = append(out.Addresses, a.IPs...)
-			continue
-		}
-		if out.Isolated == nil {
-			out.Isolated = map[string][]netip.Addr{}
-		}
-		out.Isolated[a.Network] = append(out.Isolated[a.Network], a.IPs...)
+func addAttachment(e *policy.Endpoint, a *cluster.Endpoint) {
+	e.Labels = a.Labels
+	if a.Network == cluster.DefaultNetwork {
+		e.Addresses = append(e.Addresses, a.IPs...)
+		return
 	}
-	return out
+	if e.Isolated == nil {
+		e.Isolated = map[string][]netip.Addr{}
+	}
+	e.Isolated[a.Network] = append(e.Isolated[a.Network], a.IPs...)
 }
 
 // NodeOf returns a node as policy sees it.
@@ -155,7 +170,7 @@ func NodeOf(n *cluster.Node) *policy.Node {
 // World reads everything that policy depends on. The second result lists what is invalid.
 func World(ctx context.Context, s store.Store) (w *policy.World, invalid []error, err error) {
 	w = &policy.World{Namespaces: map[string]map[string]string{}}
-	attachments := map[string]map[string]*cluster.Endpoint{}
+	attachments, endpoints := Endpoints{}, map[string]*policy.Endpoint{}
 	for _, prefix := range Prefixes() {
 		list, _, err := s.List(ctx, prefix)
 		if err != nil {
@@ -166,11 +181,16 @@ func World(ctx context.Context, s store.Store) (w *policy.World, invalid []error
 			if err != nil {
 				invalid = append(invalid, err)
 			}
-			d.addTo(w, attachments)
+			if d.addTo(w); d.Endpoint == nil {
+				continue
+			}
+			if e, ok := attachments.Set(d.Endpoint, true); ok {
+				endpoints[policy.EndpointKey(e.Namespace, e.Name)] = e
+			}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(attachments)) {
-		e := EndpointOf(attachments[name])
+	for _, name := range slices.Sorted(maps.Keys(endpoints)) {
+		e := endpoints[name]
 		w.Endpoints = append(w.Endpoints, e)
 		if w.Namespaces[e.Namespace] == nil {
 			w.Namespaces[e.Namespace] = map[string]string{corev1.LabelMetadataName: e.Namespace}
@@ -179,7 +199,7 @@ func World(ctx context.Context, s store.Store) (w *policy.World, invalid []error
 	return w, invalid, nil
 }
 
-func (d Document) addTo(w *policy.World, attachments map[string]map[string]*cluster.Endpoint) {
+func (d Document) addTo(w *policy.World) {
 	switch {
 	case d.Namespace != nil:
 		w.Add(d.Namespace)
@@ -189,13 +209,5 @@ func (d Document) addTo(w *policy.World, attachments map[string]map[string]*clus
 		w.Add(d.ClusterPolicy)
 	case d.Node != nil:
 		w.Nodes = append(w.Nodes, NodeOf(d.Node))
-	case d.Endpoint != nil:
-		if namespace, name, ok := EndpointName(d.Endpoint); ok {
-			of := policy.EndpointKey(namespace, name)
-			if attachments[of] == nil {
-				attachments[of] = map[string]*cluster.Endpoint{}
-			}
-			attachments[of][d.Endpoint.Key()] = d.Endpoint
-		}
 	}
 }
