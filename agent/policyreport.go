@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"slices"
 	"time"
 
 	"github.com/fairlead/fairlead/agent/cluster"
@@ -41,13 +40,7 @@ func policyNetworks(s *cluster.Snapshot) map[string]enforce.Network {
 		if !n.Isolated {
 			continue
 		}
-		x := enforce.Network{Subnets: subnetsOf(n)}
-		for _, p := range slices.Sorted(slices.Values(n.Peers)) {
-			if s.Mutual(name, p) {
-				x.Peers = append(x.Peers, p)
-			}
-		}
-		out[name] = x
+		out[name] = enforce.Network{Subnets: subnetsOf(n), Peers: s.PeersOf(name)}
 	}
 	return out
 }

@@ -152,3 +152,15 @@ func (s *Snapshot) Mutual(a, b string) bool {
 	x, y := s.Networks[a], s.Networks[b]
 	return x != nil && y != nil && x.Isolated && y.Isolated && slices.Contains(x.Peers, b) && slices.Contains(y.Peers, a)
 }
+
+// PeersOf returns the peers of an isolated network that name it as their peer, too, sorted.
+func (s *Snapshot) PeersOf(name string) (out []string) {
+	if n := s.Networks[name]; n != nil {
+		for _, p := range slices.Sorted(slices.Values(n.Peers)) {
+			if s.Mutual(name, p) {
+				out = append(out, p)
+			}
+		}
+	}
+	return out
+}

@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
+	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -73,22 +76,77 @@ func (e *Enforcer) readAttachment(k podstate.Key) (in *Enforcer, err error) {
 		in = e.ofNetwork(a.Isolated)
 	}
 	e.noteDirect(a, k, known)
+	if !known {
+		a = nil
+	}
+	var changes []func(*policy.Compiler)
 	e.update(func(c *policy.Compiler) {
 		if !e.active {
 			return // followAttachments reads it when there is a policy
 		}
-		if !known || a.Isolated != c.Network() {
-			e.forget(c, claimID(k))
-			return
+		if c == e.compiler && e.o.Config == nil { // the first one
+			changes = e.containers.set(claimID(k), a, e.o.Node)
 		}
-		of := asEndpoint(a, e.o.Node)
-		c.SetClaim(claimID(k), &policy.Claim{Namespace: of.Namespace, Name: of.Name, UID: of.UID, Addresses: a.Addresses, Bridged: a.Bridged, Since: a.Uptime})
-		if e.o.Config == nil {
-			c.AddNamespace(of.Namespace)
-			c.SetEndpoint(of)
+		if known && a.Isolated == c.Network() {
+			of := asEndpoint(a, e.o.Node)
+			c.SetClaim(claimID(k), &policy.Claim{Namespace: of.Namespace, Name: of.Name, UID: of.UID, Addresses: a.Addresses, Bridged: a.Bridged, Since: a.Uptime})
+		} else {
+			c.DeleteClaim(claimID(k))
+		}
+		for _, change := range changes {
+			change(c)
 		}
 	})
 	return in, nil
+}
+
+// containers are the attachments of this host's containers, by claim.
+type containers map[string]*podstate.Endpoint
+
+// set replaces an attachment, or removes it if now is nil. It returns the changes for each network's compiler. An endpoint has
+// its addresses in all isolated networks, where it may be a peer's; those in the host's networks are claims only.
+func (all containers) set(claim string, now *podstate.Endpoint, node string) (changes []func(*policy.Compiler)) {
+	old := all[claim]
+	if reflect.DeepEqual(old, now) {
+		return nil
+	}
+	if all[claim] = now; now == nil {
+		delete(all, claim)
+	}
+	for _, a := range []*podstate.Endpoint{old, now} {
+		if a == nil {
+			continue
+		}
+		e := asEndpoint(a, node)
+		if exists := all.addIsolated(e); !exists {
+			changes = append(changes, func(c *policy.Compiler) { c.DeleteEndpoint(e.Namespace, e.Name) })
+			continue
+		}
+		changes = append(changes, func(c *policy.Compiler) {
+			c.AddNamespace(e.Namespace)
+			c.SetEndpoint(e)
+		})
+	}
+	return changes
+}
+
+// addIsolated adds an endpoint's addresses in isolated networks, and reports whether it has any attachment.
+func (all containers) addIsolated(e *policy.Endpoint) (exists bool) {
+	for _, claim := range slices.Sorted(maps.Keys(all)) {
+		a := all[claim]
+		if of := asEndpoint(a, e.Node); of.Namespace != e.Namespace || of.Name != e.Name {
+			continue
+		}
+		exists = true
+		e.Labels, e.UID = a.Labels, a.UID
+		if a.Isolated != "" {
+			if e.Isolated == nil {
+				e.Isolated = map[string][]netip.Addr{}
+			}
+			e.Isolated[a.Isolated] = append(e.Isolated[a.Isolated], a.Addresses...)
+		}
+	}
+	return exists
 }
 
 // noteDirect notes an attachment to which policy does not apply, because the host does not forward its packets.
@@ -104,14 +162,6 @@ func (e *Enforcer) noteDirect(a *podstate.Endpoint, k podstate.Key, known bool) 
 			"namespace", a.Namespace, "pod", a.Name, "container", k.ContainerID, "interface", k.IfName, "plugin", a.Direct)
 	}
 	e.direct[k] = true
-}
-
-// forget removes a claim, and without Kubernetes the container with its last claim.
-func (e *Enforcer) forget(c *policy.Compiler, claim string) {
-	namespace, name, last := c.DeleteClaim(claim)
-	if last && e.o.Config == nil {
-		c.DeleteEndpoint(namespace, name)
-	}
 }
 
 // readAttachments updates all claims from the files. It finds attachments whose DEL could not reach this agent.

@@ -44,9 +44,10 @@ type Enforcer struct {
 	kinds     []kind
 	kick, cut chan struct{} // for the rules, and for the connections that exist
 
-	reading   sync.Mutex   // of the attachments' files, so that the last one read counts
-	disturbed atomic.Bool  // somebody else may have changed the kernel's table
-	host      *policy.Node // this host, without Kubernetes; only for readHost
+	reading    sync.Mutex   // of the attachments' files, so that the last one read counts
+	containers containers   // of this host, without Kubernetes; for the holder of reading
+	disturbed  atomic.Bool  // somebody else may have changed the kernel's table
+	host       *policy.Node // this host, without Kubernetes; only for readHost
 
 	needed chan struct{} // closed when there is a policy: the rest of the world matters from then on
 
@@ -94,7 +95,7 @@ func New(o Options) *Enforcer {
 
 func newEnforcer(o Options, kinds []kind) *Enforcer {
 	e := &Enforcer{o: o, kinds: kinds, kick: make(chan struct{}, 1), cut: make(chan struct{}, 1), needed: make(chan struct{}), compiler: policy.New(o.Node), missing: map[string]bool{}, waiting: map[chan struct{}]string{}, metrics: newMetrics()}
-	e.networks, e.appeared, e.direct = map[string]*Enforcer{}, make(chan struct{}, 1), map[podstate.Key]bool{}
+	e.networks, e.appeared, e.direct, e.containers = map[string]*Enforcer{}, make(chan struct{}, 1), map[podstate.Key]bool{}, containers{}
 	return e
 }
 

@@ -162,7 +162,7 @@ func TestKubernetes(t *testing.T) {
 	n.has("elements = { 10.0.0.1 : goto ingress-", true)
 
 	ctx, stop := context.WithCancel(t.Context())
-	names := enforce.FollowNames(ctx, enforce.Options{Config: n.agent, Log: slog.New(slog.DiscardHandler)})
+	names := enforce.FollowNames(ctx, enforce.Options{Config: n.agent, Log: slog.New(slog.DiscardHandler)}, "", nil)
 	n.has("elements = { 10.0.1.1 }", true)
 	named(t, names, "10.0.1.1", "shop/web", "")
 	named(t, names, "192.0.2.2", "", "n2")

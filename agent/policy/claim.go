@@ -36,21 +36,12 @@ func (c *Compiler) SetClaim(id string, now *Claim) {
 	c.claimChanged(id, old, now)
 }
 
-// DeleteClaim removes the claim of an attachment, if there is one. It returns its endpoint, and whether that has no other
-// claim.
-func (c *Compiler) DeleteClaim(id string) (namespace, name string, last bool) {
-	old := c.claims[id]
-	if old == nil {
-		return "", "", false
+// DeleteClaim removes the claim of an attachment, if there is one.
+func (c *Compiler) DeleteClaim(id string) {
+	if old := c.claims[id]; old != nil {
+		delete(c.claims, id)
+		c.claimChanged(id, old, nil)
 	}
-	delete(c.claims, id)
-	c.claimChanged(id, old, nil)
-	for _, other := range c.claims {
-		if other.key() == old.key() {
-			return old.Namespace, old.Name, false
-		}
-	}
-	return old.Namespace, old.Name, true
 }
 
 // Claims returns the IDs of the attachments that have claims.

@@ -70,6 +70,9 @@ func Compile(w *World, node string) *nftable.Table {
 
 func (w *World) compiler(node string) *Compiler {
 	c := New(node)
+	if w.network != "" {
+		c = c.ForNetwork(w.network, w.peers[w.network])
+	}
 	c.Add(w)
 	return c
 }

@@ -50,7 +50,7 @@ func (w *World) explain(p Packet, d direction) (allowed bool, why string, err er
 	if w.onNode(e.Node, p.Dst) {
 		base = toNode
 	}
-	x, err := decideAt(Compile(w, e.Node), p, base, EndpointKey(e.Namespace, e.Name))
+	x, err := decideAt(Compile(w.at(e, a), e.Node), p, base, EndpointKey(e.Namespace, e.Name))
 	if !x.allowed && parseComment(x.rule).Isolated { // the comment may be too short for all of them
 		x.why = noRule + ": " + strings.Join(w.isolating(e, d), ", ")
 	}
@@ -123,8 +123,9 @@ func (w *World) EndpointOf(a netip.Addr) *Endpoint {
 // Names returns a function for the owners of addresses: see Compiler.Name.
 func (w *World) Names() func(netip.Addr) (pod, node string) { return w.compiler("").Name }
 
+// onNode reports whether an address is a node's. An isolated network has no addresses of nodes in its namespace.
 func (w *World) onNode(node string, a netip.Addr) bool {
-	return slices.ContainsFunc(w.Nodes, func(n *Node) bool { return n.Name == node && slices.Contains(n.Addresses, a) })
+	return w.network == "" && slices.ContainsFunc(w.Nodes, func(n *Node) bool { return n.Name == node && slices.Contains(n.Addresses, a) })
 }
 
 // Selection is a policy with the endpoints that it selects.

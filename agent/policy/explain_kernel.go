@@ -101,6 +101,8 @@ func (k *Kernel) compare(w *World, p Packet, d direction, have decided, local bo
 		return "", nil
 	case e == nil:
 		return "the kernel has rules for " + p.end(d).String() + ", which is no pod", nil
+	case w.at(e, p.end(d)) != w && !local:
+		return "", nil // the table of a peer decides
 	case here != "" && e.Node != here:
 		return "the kernel has rules for " + EndpointKey(e.Namespace, e.Name) + ", which is on the node " + e.Node, nil
 	case !local:

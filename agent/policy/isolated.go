@@ -8,6 +8,30 @@ import (
 // An isolated network has a network namespace of its own on each node, and a table there. Addresses of two networks may be
 // equal, so an address belongs to an endpoint within its network only.
 
+// InNetwork returns the world in which an isolated network's packets are decided: endpoints have the addresses that they have
+// there and in the network's peers. Others do not exist. peers has the peers of each network.
+func (w *World) InNetwork(network string, peers map[string][]string) *World {
+	out := *w
+	out.network, out.peers, out.Endpoints = network, peers, nil
+	c := New("").ForNetwork(network, peers[network])
+	for _, e := range w.Endpoints {
+		if here := c.inNetwork(e); here != nil {
+			out.Endpoints = append(out.Endpoints, here)
+		}
+	}
+	return &out
+}
+
+// at returns the world in which packets are decided at an end: that of a peer for its addresses.
+func (w *World) at(e *Endpoint, a netip.Addr) *World {
+	for _, peer := range w.peers[w.network] {
+		if slices.Contains(e.Isolated[peer], a) {
+			return w.InNetwork(peer, w.peers)
+		}
+	}
+	return w
+}
+
 // ForNetwork returns a compiler for an isolated network in the same world. It has no claims.
 func (c *Compiler) ForNetwork(network string, peers []string) *Compiler {
 	out := New(c.node)

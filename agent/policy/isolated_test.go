@@ -163,3 +163,36 @@ func TestIsolatedNetworkStatus(t *testing.T) {
 		}
 	}
 }
+
+// TestExplainInNetwork explains connections in an isolated network. About those between peers, each pod's own network decides.
+func TestExplainInNetwork(t *testing.T) {
+	w := shop()
+	w.Endpoints[0].Isolated = map[string][]netip.Addr{"blue": addrs("10.0.0.2")} // in the host's network, db has it
+	w.Endpoints[1].Isolated = map[string][]netip.Addr{"blue": addrs("10.0.0.9"), "red": addrs("10.1.0.1")}
+	w.Endpoints[2].Node, w.Endpoints[2].Isolated = "n2", map[string][]netip.Addr{"red": addrs("10.1.0.7")}
+	w.Nodes = append(w.Nodes, &Node{Name: "n3", Addresses: addrs("10.0.0.2")})
+	w.Policies = append(w.Policies, networkPolicy(t, "shop", "db", `{podSelector: {matchLabels: {app: db}}, ingress: [{from: [{podSelector: {matchLabels: {app: web}}}]}]}`))
+	peers := map[string][]string{"blue": {"red"}, "red": {"blue"}}
+	const denied = "no NetworkPolicy allows it: NetworkPolicy shop/db"
+	for _, tt := range []struct{ network, src, dst, ingress string }{
+		{"blue", "10.0.0.2", "10.0.0.9", "NetworkPolicy shop/db ingress[0]"},
+		{"blue", "10.1.0.7", "10.0.0.9", denied},
+		{"blue", "10.0.0.1", "10.0.0.9", denied},                             // an address of the host's network
+		{"blue", "10.0.0.2", "10.1.0.1", "NetworkPolicy shop/db ingress[0]"}, // decided in red
+		{"red", "10.1.0.7", "10.1.0.1", denied},
+		{"red", "10.0.0.2", "10.1.0.1", "NetworkPolicy shop/db ingress[0]"},
+		{"blue", "10.0.0.9", "10.0.0.2", "no policy selects shop/web"},
+		{"green", "10.0.0.2", "10.0.0.9", "10.0.0.9 is no pod: policy does not apply"},
+	} {
+		in := w.InNetwork(tt.network, peers)
+		e, err := in.Explain(Packet{netip.MustParseAddr(tt.src), netip.MustParseAddr(tt.dst), "TCP", 80})
+		if err != nil || e.Ingress != tt.ingress || e.Allowed != (tt.ingress != denied) {
+			t.Errorf("%+v: %+v, %v", tt, e, err)
+		}
+	}
+	for addr, want := range map[string]string{"10.0.0.2": "shop/web", "10.1.0.7": "other/web", "10.0.0.1": ""} {
+		if pod, node := w.InNetwork("blue", peers).Names()(netip.MustParseAddr(addr)); pod != want || node != "" {
+			t.Errorf("in network blue, %s is pod %q of node %q, want %q", addr, pod, node, want)
+		}
+	}
+}

@@ -20,6 +20,9 @@ type World struct {
 	PodNetworks     []netip.Prefix // that pods have their addresses from
 	Policies        []*networkingv1.NetworkPolicy
 	ClusterPolicies []*policyv1alpha2.ClusterNetworkPolicy
+
+	network string              // isolated; "": that of the host
+	peers   map[string][]string // of isolated networks
 }
 
 // Endpoint is a pod or a container with network addresses of its own. Pods with the node's network and pods that have

@@ -40,6 +40,11 @@ func (a *app) openStore(f *agentFlags, use storeUse) (store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	return a.openStoreOf(conf, use)
+}
+
+// openStoreOf is openStore for a configuration.
+func (a *app) openStoreOf(conf *config.Config, use storeUse) (store.Store, error) {
 	if conf.Store.IsFile() && use != createsStore {
 		_, err := os.Stat(conf.Store.File)
 		if errors.Is(err, os.ErrNotExist) && (use == previewsStore || conf.Store.File == config.DefaultStore(a.getenv)) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -12,25 +13,77 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/agent/admin"
 	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/agent/enforce"
 	"github.com/fairlead/fairlead/agent/podstate"
 	"github.com/fairlead/fairlead/agent/policy"
 	"github.com/fairlead/fairlead/agent/policy/manifest"
 	"github.com/fairlead/fairlead/agent/policy/stored"
+	"github.com/fairlead/fairlead/kernel/netns"
 )
 
 // policyFlags say where the policies and the pods are.
 type policyFlags struct {
 	kubernetesFlags
-	agent *agentFlags
-	files []string
+	agent   *agentFlags
+	files   []string
+	network string // isolated
 }
 
 func (f *policyFlags) add(c *cobra.Command) {
 	f.addAccess(c)
 	c.Flags().StringArrayVarP(&f.files, "filename", "f", nil, "`FILE` with policies, pods, namespaces and nodes in YAML or JSON, instead of a cluster or the agents' store. - is standard input. May be repeated.")
 	_ = c.MarkFlagFilename("filename", "yaml", "yml", "json") // the flag exists
+}
+
+// addNetwork adds the flag of commands about an isolated network.
+func (f *policyFlags) addNetwork(c *cobra.Command) {
+	c.Flags().StringVar(&f.network, "network", "", "An isolated network, `NAME`, instead of the networks of the host.")
+}
+
+// peers returns the peers of each isolated network, as the agents' store has them. Files have none.
+func (a *app) peers(ctx context.Context, f *policyFlags) (map[string][]string, error) {
+	if f.network == "" || len(f.files) > 0 {
+		return nil, nil
+	}
+	conf, err := a.clusterConfig(f.agent)
+	if err != nil {
+		return nil, err
+	}
+	if k := &conf.Store.Kubernetes; k.Kubeconfig != "" && f.kubeconfig != "" {
+		k.Kubeconfig = f.kubeconfig
+	}
+	s, err := a.openStoreOf(conf, readsStore)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	snap, _, err := admin.Snapshot(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string][]string{}
+	for name := range snap.Networks {
+		out[name] = snap.PeersOf(name)
+	}
+	return out, nil
+}
+
+// inNetwork runs f in the network namespace of the chosen isolated network on this host, or in the host's.
+func (f *policyFlags) inNetwork(do func() error) error {
+	if f.network == "" {
+		return do()
+	}
+	ns, err := netns.Open(local.NetnsPath(f.network))
+	if errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("this host has no isolated network %s: a host has it while it has containers there", f.network)
+	}
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	return ns.Do(do)
 }
 
 func (a *app) policyCommand() *cobra.Command {
@@ -99,8 +152,18 @@ func (a *app) printSelections(list []policy.Selection) error {
 	return nil
 }
 
-// world reads the files, the agents' store or directory, or the cluster.
+// world reads the world of the chosen isolated network, or of the host's.
 func (a *app) world(ctx context.Context, f *policyFlags) (*policy.World, error) {
+	w, err := a.readWorld(ctx, f)
+	if err != nil || f.network == "" {
+		return w, err
+	}
+	peers, err := a.peers(ctx, f)
+	return w.InNetwork(f.network, peers), err
+}
+
+// readWorld reads the files, the agents' store or directory, or the cluster.
+func (a *app) readWorld(ctx context.Context, f *policyFlags) (*policy.World, error) {
 	if len(f.files) > 0 {
 		w, skipped, err := manifest.Load(os.Stdin, f.files...)
 		if skipped > 0 {

@@ -30,6 +30,7 @@ type dropLog struct {
 // dropped is a dropped packet.
 type dropped struct {
 	Time        time.Time `json:"time"`
+	Network     string    `json:"network,omitempty"` // isolated
 	Direction   string    `json:"direction"`
 	Source      logEnd    `json:"source"`
 	Destination logEnd    `json:"destination"`
@@ -113,14 +114,18 @@ func (l *dropLog) packet(p *nflog.Packet) error {
 	if err != nil {
 		return nil // somebody else's rule uses the group
 	}
-	d := dropped{p.Time, r.Direction, l.end(p.Src, p.SrcPort), l.end(p.Dst, p.DstPort), p.Protocol, r.Text, r.Policies, r.Rule}
+	d := dropped{p.Time, l.f.network, r.Direction, l.end(p.Src, p.SrcPort), l.end(p.Dst, p.DstPort), p.Protocol, r.Text, r.Policies, r.Rule}
 	if !l.f.wants(d, r) || l.f.count > 0 && l.shown == l.f.count {
 		return nil
 	}
 	if l.shown++; l.shown == l.f.count {
 		l.done()
 	}
-	return l.print(d, fmt.Sprintf("%s  %s -> %s %s, %s: %s", d.Time.Format("15:04:05.000"), d.Source, d.Destination, d.Protocol, d.Direction, d.Reason))
+	where := d.Direction
+	if d.Network != "" {
+		where = "network " + d.Network + ", " + where
+	}
+	return l.print(d, fmt.Sprintf("%s  %s -> %s %s, %s: %s", d.Time.Format("15:04:05.000"), d.Source, d.Destination, d.Protocol, where, d.Reason))
 }
 
 func (l *dropLog) end(a netip.Addr, port uint16) logEnd {

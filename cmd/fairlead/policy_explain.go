@@ -35,6 +35,7 @@ func (a *app) policyExplain(agent *agentFlags) *cobra.Command {
 		Args: want(3, 3),
 	}
 	f.add(c)
+	f.addNetwork(c)
 	c.Flags().BoolVar(&f.kernel, "kernel", false, "Also answer from the rules in this node's kernel, and compare.")
 	c.Flags().BoolVar(&f.kernelOnly, "kernel-only", false, "Answer only from the rules in this node's kernel, without a cluster. SOURCE and DESTINATION are addresses.")
 	c.RunE = func(c *cobra.Command, args []string) error { return a.explainPolicy(c.Context(), f, args) }
@@ -54,7 +55,8 @@ func (a *app) explainPolicy(ctx context.Context, f *explainFlags, args []string)
 		}
 	}
 	if f.kernel || f.kernelOnly {
-		if k, err = readKernel(ctx); err != nil {
+		err := f.inNetwork(func() (err error) { k, err = readKernel(ctx); return err })
+		if err != nil {
 			return err
 		}
 	}
@@ -68,6 +70,7 @@ func (a *app) explainPolicy(ctx context.Context, f *explainFlags, args []string)
 		if err != nil {
 			return err
 		}
+		e.Network = f.network
 		out = append(out, e)
 	}
 	if err := a.printDataOr(out, explainText(out)); err != nil {
@@ -131,6 +134,7 @@ var errNoPolicy = errors.New("network policy is not in force on this host: there
 type explained struct {
 	Source      netip.Addr `json:"source"`
 	Destination netip.Addr `json:"destination"`
+	Network     string     `json:"network,omitempty"` // isolated
 	*policy.Explanation
 	Kernel *policy.KernelExplanation `json:"kernel,omitempty"`
 }
@@ -158,6 +162,9 @@ func explainPacket(w *policy.World, k *policy.Kernel, p policy.Packet) (explaine
 func explainText(list []explained) (out string) {
 	for _, e := range list {
 		ends := fmt.Sprintf("%s -> %s", e.Source, e.Destination)
+		if e.Network != "" {
+			ends += ", network " + e.Network
+		}
 		if e.Explanation != nil {
 			out += ends + ": " + decisionText(*e.Explanation)
 		}

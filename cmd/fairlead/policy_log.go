@@ -39,6 +39,7 @@ func (a *app) policyLog(agent *agentFlags) *cobra.Command {
 		Args: want(0, 0),
 	}
 	f.add(c)
+	f.addNetwork(c)
 	c.Flags().StringVar(&f.pod, "pod", "", "Show only packets from or to this pod, `NAMESPACE/NAME`.")
 	c.Flags().StringVar(&f.policy, "policy", "", "Show only what this policy drops: `NAME` of a ClusterNetworkPolicy, or NAMESPACE/NAME of a NetworkPolicy.")
 	c.Flags().IntVar(&f.count, "count", 0, "End after `NUMBER` packets (default: no limit).")
@@ -51,12 +52,18 @@ func (a *app) logPolicy(ctx context.Context, f *policyLogFlags) error {
 	if f.count < 0 || f.limit < 0 {
 		return &usageError{"--count and --for must not be negative", "Type: fairlead policy log --help"}
 	}
-	// First: the port ID of the first socket is that of the process, which the error of the next "policy log" names.
-	listener, errListen := nflog.Open(policy.LogGroup)
-	if errListen == nil {
+	var listener *nflog.Listener
+	var p *nftable.Programmer
+	var errListen error
+	err := f.inNetwork(func() (err error) {
+		// First: the port ID of the first socket is that of the process, which the error of the next "policy log" names.
+		listener, errListen = nflog.Open(policy.LogGroup)
+		p, err = nftable.Open()
+		return err
+	})
+	if listener != nil {
 		defer listener.Close()
 	}
-	p, err := nftable.Open()
 	if err != nil {
 		return err
 	}
@@ -105,7 +112,11 @@ func (a *app) names(ctx context.Context, f *policyLogFlags) (func(netip.Addr) (p
 	if err != nil {
 		return nil, err
 	}
-	n := enforce.FollowNames(ctx, enforce.Options{Config: client.Config(), Log: slog.New(slog.DiscardHandler)})
+	peers, err := a.peers(ctx, &f.policyFlags)
+	if err != nil {
+		return nil, err
+	}
+	n := enforce.FollowNames(ctx, enforce.Options{Config: client.Config(), Log: slog.New(slog.DiscardHandler)}, f.network, peers[f.network])
 	a.waitForNames(ctx, n, "the Kubernetes API at "+client.Config().Host)
 	return n.Name, nil
 }
@@ -121,7 +132,11 @@ func (a *app) localNames(ctx context.Context, f *policyFlags, conf *config.Confi
 		context.AfterFunc(ctx, func() { _ = s.Close() })
 		o.Store = s
 	}
-	n := enforce.FollowNames(ctx, o)
+	peers, err := a.peers(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	n := enforce.FollowNames(ctx, o, f.network, peers[f.network])
 	a.waitForNames(ctx, n, "the store")
 	return n.Name, nil
 }

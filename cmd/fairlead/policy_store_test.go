@@ -49,6 +49,10 @@ func TestStoredPolicies(t *testing.T) {
 	want(0, "networkpolicy/shop/broken is invalid: ", "list")
 	want(4, "dropped", append(at, "explain", "10.0.0.9", "shop/db@n2", "80")...)
 	want(0, "allowed", append(at, "explain", "10.0.0.9", "10.250.0.8", "80")...)
+	want(4, "10.0.0.9 -> 10.250.0.8, network blue: dropped\n  egress of the source:       10.0.0.9 is no pod: policy does not apply\n  ingress of the destination: no NetworkPolicy allows it: NetworkPolicy shop/db\n",
+		append(at, "explain", "--network", "blue", "10.0.0.9", "shop/db@n2", "80")...)
+	want(0, `"network": "blue"`, append(at, "explain", "--network", "blue", "10.0.0.9", "shop/db@n2", "5432", "-o", "json")...)
+	want(1, "there is no pod shop/db@n2 with an address of its own", append(at, "explain", "--network", "red", "10.0.0.9", "shop/db@n2", "80")...)
 
 	want(1, "there is no policy db\nList them: fairlead policy list\n", "delete", "db")
 	want(0, "would delete networkpolicy/shop/db\n", "delete", "--dry-run", "networkpolicy/shop/db")

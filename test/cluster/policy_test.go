@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"os"
@@ -178,27 +179,38 @@ func TestPolicyInIsolatedNetworks(t *testing.T) {
 	for _, network := range []string{"blue", "red", "green"} {
 		must(t, n.Configure(network, fmt.Sprintf(`{"type": "fairlead-net", "network": %q, "antiSpoof": true}, {"type": "fairlead-policy"}`, network)))
 	}
-	blueDB, redWeb := labelled(t, n, "blue-db", "blue", "app:db"), labelled(t, n, "red-web", "red", "app:web")
-	blueOther, redDB := labelled(t, n, "blue-other", "blue", "app:other"), labelled(t, n, "red-db", "red", "app:db")
+	pod := func(name, app string) netip.Addr {
+		network, _, _ := strings.Cut(name, "-")
+		return labelled(t, n, name, network, "app:"+app+";K8S_POD_NAMESPACE=default;K8S_POD_NAME="+name)
+	}
+	blueDB, redWeb := pod("blue-db", "db"), pod("red-web", "web")
+	blueOther, redDB := pod("blue-other", "other"), pod("red-db", "db")
 	if blueDB != redWeb || blueOther != redDB {
 		t.Fatalf("the networks do not have the same addresses: %v, %v, %v, %v", blueDB, redWeb, blueOther, redDB)
 	}
-	labelled(t, n, "blue-web", "blue", "app:web")
-	labelled(t, n, "green-other", "green", "app:other")
+	pod("blue-web", "web")
+	pod("green-other", "other")
 	wantNoReach(t, n, "blue-other", blueDB) // in force when ADD returns
 	wantReach(t, n, "blue-web", blueDB)
 	wantReach(t, n, "red-web", redDB) // it has the address of blue-db
 	wantReach(t, n, "blue-db", blueOther)
 	wantReach(t, n, "green-other", blueDB) // by its address
+	explainIsolated(t, n, blueDB, blueOther)
+
+	// A container of a peer counts by its labels, too.
+	policyFile(t, n, "db.yaml", "policy: db\nfor: app=db\nin:\n- from: app=other\n")
+	wantBlocked(t, n, "blue-web", blueDB)
+	wantReach(t, n, "blue-other", blueDB)
+	wantReach(t, n, "green-other", blueDB)
 
 	// Another policy cuts what is going on, and other software does not open anything.
 	policyFile(t, n, "db.yaml", "policy: db\nfor: app=db\nin: []\n")
-	wantBlocked(t, n, "blue-web", blueDB)
+	wantBlocked(t, n, "blue-other", blueDB)
 	wantBlocked(t, n, "green-other", blueDB)
 	wantBlocked(t, n, "red-web", redDB)
 	_, err = n.Run(t.Context(), "ip", "netns", "exec", "fairlead-blue", "nft", "flush", "ruleset")
 	must(t, err)
-	wantBlocked(t, n, "blue-web", blueDB)
+	wantBlocked(t, n, "blue-other", blueDB)
 
 	// DEL leaves no address.
 	for _, x := range [][2]string{{"blue", "blue-db"}, {"blue", "blue-web"}, {"blue", "blue-other"}} {
@@ -207,6 +219,50 @@ func TestPolicyInIsolatedNetworks(t *testing.T) {
 	}
 	if out, err := n.Run(t.Context(), "ip", "netns", "exec", "fairlead-blue", "nft", "list", "map", "inet", "fairlead-policy", "ingress4"); err != nil || strings.Contains(out, ": goto") {
 		t.Errorf("addresses are left after DEL: %v\n%s", err, out)
+	}
+}
+
+// explainIsolated asks which rules decide in a network, also about a container of a peer, and which packets they drop.
+func explainIsolated(t *testing.T, n *lab.Node, db, other netip.Addr) {
+	t.Helper()
+	for _, want := range []struct {
+		network, from, to, text string
+	}{
+		{"blue", "default/blue-other", "default/blue-db", fmt.Sprintf("%s -> %s, network blue: dropped\n  egress of the source:       no policy selects default/blue-other\n  ingress of the destination: no NetworkPolicy allows it: NetworkPolicy default/db\n", other, db)},
+		{"blue", "default/blue-web", "default/blue-db", "network blue: allowed"},
+		{"blue", "default/blue-other", "default/blue-web", "network blue: allowed"},
+		{"blue", "default/green-other", "default/blue-db", "ingress of the destination: NetworkPolicy default/db ingress[1]\n"},
+		{"green", "default/green-other", "default/blue-db", "ingress of the destination: NetworkPolicy default/db ingress[1]\n"},
+		{"red", "default/red-web", "default/red-db", "network red: allowed"},
+		{"red", "default/blue-web", "default/red-db", "there is no pod default/blue-web"},
+		{"gone", db.String(), db.String(), "this host has no isolated network gone"},
+	} {
+		out, err := n.Fairlead(t.Context(), "policy", "explain", "--kernel", "--network", want.network, want.from, want.to, "80/udp")
+		if err != nil {
+			out += err.Error()
+		}
+		if !strings.Contains(out, want.text) || strings.Contains(want.text, " -> ") && !strings.Contains(out, "the kernel agrees") || strings.Contains(out, "DIFFERENT") {
+			t.Errorf("policy explain %+v:\n%s", want, out)
+		}
+	}
+	var out string
+	var err error
+	ended := make(chan bool)
+	go func() {
+		defer close(ended)
+		out, err = n.Fairlead(context.Background(), "policy", "log", "--network", "blue", "--count", "1", "--for", "20s")
+	}()
+	for running := true; running && !t.Failed(); {
+		wantNoReach(t, n, "blue-other", db)
+		select {
+		case <-ended:
+			running = false
+		default:
+		}
+	}
+	want := fmt.Sprintf("default/blue-other (%s) -> default/blue-db (%s) ICMP, network blue, ingress: no NetworkPolicy allows it: default/db\n", other, db)
+	if err != nil || !strings.Contains(out, want) {
+		t.Errorf("policy log printed %q, want %q: %v", out, want, err)
 	}
 }
 
