@@ -28,7 +28,7 @@ VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 FEATURES := $(CURDIR)/bin/features
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo demo-cluster test test-vm race stress mutate churn churn-cluster soak crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale bench-flannel test-flannel trace leases image pictures release test-release vulncheck compat e2e e2e-start e2e-docker e2e-kubernetes e2e-pod-networks test-kubernetes crash-kubernetes bench-kubernetes bench-pods conformance e2e-flannel kubernetes kubernetes-down cyclonus cyclonus-sctp network-policy-api network-policy-api-cluster bench-policy clean
+.PHONY: help build demo demo-cluster test test-vm race stress mutate churn churn-cluster soak crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale bench-flannel test-flannel trace leases image pictures release test-release vulncheck compat e2e e2e-start e2e-docker e2e-kubernetes e2e-pod-networks test-kubernetes crash-kubernetes bench-kubernetes bench-pods conformance e2e-flannel kubernetes kubernetes-down cyclonus cyclonus-sctp policy-versions network-policy-api network-policy-api-cluster bench-policy clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -163,6 +163,10 @@ crash: ## kill every plugin, or fail a call, at each system call in turn; writes
 	CGO_ENABLED=0 go test -c -o bin/crash/crash.test ./test/crash
 	go run ./test/vm -kernel 6.12 -write bin/crash -timeout 40m -exec "env FAIRLEAD_COMMIT=$$(grep -o '"Commit":"[^"]*"' bin/crash/results | tail -n 1 | cut -d '"' -f 4) FAIRLEAD_CRASH=$(CURDIR)/bin/crash/results FAIRLEAD_SAMPLE=100 $(CURDIR)/bin/crash/crash.test -test.v -test.timeout 38m -test.run ^TestAllPoints$$"
 	UPDATE=1 FAIRLEAD_CRASH=$(CURDIR)/bin/crash/results go test -count=1 -run '^TestPointsPage$$' ./test/crash
+
+policy-versions: ## network policy with this version's agent on one node and an earlier version's on another one, with etcd and the Kubernetes API; upgrade and roll back while packets flow (builds earlier commits and Kubernetes once; needs root)
+	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS)
+	FAIRLEAD_POLICY_VERSIONS=1 go test -count=1 -v -timeout 60m -run '^TestPolicyVersions$$' ./test/cluster
 
 bench-policy: ## time changes of network policy on one node, from the event to the kernel, with up to 75,000 policies and 100,000 pods; and what rules add to a packet (needs root)
 	FAIRLEAD_POLICY_SCALE=1 go test -count=1 -v -timeout 20m -run '^TestScale$$' ./agent/policy

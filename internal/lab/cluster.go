@@ -47,6 +47,7 @@ type Node struct {
 	Agent *Process
 	Wrap  []string // a command that executes the agent, if any
 	Flags []string // additional flags of this node's agent
+	bin   string   // directory of its programs
 }
 
 // NewCluster creates the hosts and starts etcd and the agents. The caller calls Close, also after an error.
@@ -86,7 +87,7 @@ func (c *Cluster) Join(ctx context.Context, name string) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{Host: h, c: c}
+	n := &Node{Host: h, c: c, bin: c.Bin}
 	return n, n.configure(ctx)
 }
 
@@ -178,13 +179,23 @@ func (n *Node) configure(ctx context.Context) error {
 	if _, err := n.Run(ctx, "mkdir", "-p", ConfDir, "/run/bin"); err != nil {
 		return err
 	}
+	if err := n.Install(n.bin); err != nil {
+		return err
+	}
+	return n.Configure("pods", `{"type": "ptp", "ipam": {"type": "fairlead-ipam"}}`)
+}
+
+// Install makes the programs of a directory the node's, and its plugins. An agent that runs stays as it is.
+func (n *Node) Install(bin string) error {
+	n.bin = bin
 	links := []string{"fairlead-ipam", "bridge", "ptp", "portmap", "host-local", "loopback", "flannel", "fairlead-net", "fairlead-policy"}
 	for _, l := range links {
-		if err := os.Symlink(filepath.Join(n.c.Bin, "fairlead-cni"), n.Path("/run/bin/"+l)); err != nil {
+		path := n.Path("/run/bin/" + l)
+		if err := errors.Join(os.Symlink(filepath.Join(bin, "fairlead-cni"), path+".new"), os.Rename(path+".new", path)); err != nil {
 			return err
 		}
 	}
-	return n.Configure("pods", `{"type": "ptp", "ipam": {"type": "fairlead-ipam"}}`)
+	return nil
 }
 
 // Configure writes a network configuration with one or more plugins.
@@ -194,7 +205,7 @@ func (n *Node) Configure(name, plugins string) error {
 
 // Start starts the node's agent.
 func (n *Node) Start() (err error) {
-	argv := []string{filepath.Join(n.c.Bin, "fairlead"), "agent", "--node", n.Name}
+	argv := []string{filepath.Join(n.bin, "fairlead"), "agent", "--node", n.Name}
 	if len(n.c.Stores) > 0 {
 		argv = append(argv, "--store-etcd-endpoints", n.c.Endpoints())
 	}
@@ -217,7 +228,7 @@ func (n *Node) Fairlead(ctx context.Context, args ...string) (string, error) {
 
 // FairleadWith is Fairlead with additional environment variables.
 func (n *Node) FairleadWith(ctx context.Context, env []string, args ...string) (string, error) {
-	return n.run(ctx, append(n.env(), env...), append([]string{filepath.Join(n.c.Bin, "fairlead")}, args...)...)
+	return n.run(ctx, append(n.env(), env...), append([]string{filepath.Join(n.bin, "fairlead")}, args...)...)
 }
 
 // Cluster runs a fairlead command that queries the store.
