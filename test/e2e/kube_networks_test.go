@@ -35,6 +35,7 @@ func TestPodNetworks(t *testing.T) {
 		{"two pods on three networks", podsOnNetworks},
 		{"addresses of whereabouts on two nodes", whereaboutsNetworks},
 		{"a bridge with a link to the other node", bridgedNetwork},
+		{"network policy in isolated networks", policyInIsolatedNetworks},
 		{"isolated networks on two nodes", isolatedNetworks},
 		{"a definition that is created after the pod", laterDefinition},
 		{"without agents", networksWithoutAgents},
