@@ -60,13 +60,14 @@ func Build() (string, error) {
 	return fromsource.Program(dir, "dump", "github.com/mattfenwick/cyclonus@"+Version, "./cmd/dump", prepare)
 }
 
-// Cases returns all cases, with pods that have IPv4 or IPv6 addresses (family 4 or 6). It builds Cyclonus if necessary.
-func Cases(family int) ([]Case, error) {
+// Cases returns every case, or with a step N every Nth one, with pods that have IPv4 or IPv6 addresses (family 4 or 6). It
+// builds Cyclonus if necessary.
+func Cases(family, step int) ([]Case, error) {
 	program, err := Build()
 	if err != nil {
 		return nil, err
 	}
 	var cases []Case
-	err = fromsource.Decode(&cases, program, strconv.Itoa(family))
+	err = fromsource.Decode(&cases, program, strconv.Itoa(family), strconv.Itoa(step))
 	return cases, err
 }

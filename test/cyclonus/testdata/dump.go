@@ -1,5 +1,6 @@
 // Command dump prints the test cases of Cyclonus with its own expectations, as JSON. It is built inside a copy of
-// Cyclonus' module. Its argument is the family of the pods' addresses: 4 or 6.
+// Cyclonus' module. Its arguments are the family of the pods' addresses, 4 or 6, and N for
+// every Nth case.
 package main
 
 import (
@@ -8,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"sort"
+	"strconv"
 
 	"github.com/mattfenwick/cyclonus/pkg/connectivity/probe"
 	"github.com/mattfenwick/cyclonus/pkg/generator"
@@ -72,20 +74,27 @@ type state struct {
 }
 
 func main() {
-	if err := run(os.Args[1]); err != nil {
+	if err := run(os.Args[1], os.Args[2]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(family string) error {
+func run(family, every string) error {
+	n, err := strconv.Atoi(every)
+	if err != nil {
+		return err
+	}
 	s := cluster(family)
 	zc, err := s.resources.GetPod("z", "c")
 	if err != nil {
 		return err
 	}
 	var out []testCase
-	for _, c := range generator.NewTestCaseGenerator(true, zc.IP, []string{"x", "y", "z"}, nil, nil).GenerateTestCases() {
+	for i, c := range generator.NewTestCaseGenerator(true, zc.IP, []string{"x", "y", "z"}, nil, nil).GenerateTestCases() {
+		if i%n != 0 {
+			continue
+		}
 		steps, err := cluster(family).steps(c)
 		if err != nil {
 			return fmt.Errorf("case %q: %w", c.Description, err)
