@@ -177,6 +177,9 @@ func (a *app) readWorld(ctx context.Context, f *policyFlags) (*policy.World, err
 		return a.localWorld(ctx, f, conf)
 	}
 	client, err := a.connect(&f.kubernetesFlags)
+	if errors.Is(err, os.ErrNotExist) && f.kubeconfig == "" {
+		err = fmt.Errorf("%w\nWithout Kubernetes, read files with -f, or run the command on a host whose agent enforces policy", err)
+	}
 	if err != nil {
 		return nil, err
 	}

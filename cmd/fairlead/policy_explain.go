@@ -45,7 +45,10 @@ func (a *app) policyExplain(agent *agentFlags) *cobra.Command {
 func (a *app) explainPolicy(ctx context.Context, f *explainFlags, args []string) error {
 	var w *policy.World
 	var k *policy.Kernel
-	var err error
+	packet, err := parsePort(args[2])
+	if err != nil {
+		return err
+	}
 	if f.kernelOnly && (f.kernel || len(f.files) > 0) {
 		return &usageError{"--kernel-only excludes --kernel and -f", "Type: fairlead policy explain --help"}
 	}
@@ -60,7 +63,7 @@ func (a *app) explainPolicy(ctx context.Context, f *explainFlags, args []string)
 			return err
 		}
 	}
-	list, err := packets(w, args[0], args[1], args[2])
+	list, err := packets(w, args[0], args[1], packet)
 	if err != nil {
 		return err
 	}
@@ -190,8 +193,21 @@ func decisionText(e policy.Explanation) string {
 	return fmt.Sprintf("%s\n  egress of the source:       %s\n  ingress of the destination: %s\n", word, e.Egress, e.Ingress)
 }
 
+// parsePort parses a port with an optional protocol, such as "53/udp". The addresses of the packet are not set.
+func parsePort(port string) (policy.Packet, error) {
+	number, protocol, hasProtocol := strings.Cut(port, "/")
+	n, err := strconv.ParseUint(number, 10, 16)
+	if protocol = strings.ToUpper(protocol); !hasProtocol {
+		protocol = "TCP"
+	}
+	if err != nil || n == 0 || protocol != "TCP" && protocol != "UDP" && protocol != "SCTP" {
+		return policy.Packet{}, fmt.Errorf("%q is not a port: want a number from 1 to 65535, or one with a protocol, such as 53/udp", port)
+	}
+	return policy.Packet{Protocol: protocol, Port: uint16(n)}, nil
+}
+
 // packets returns the first packet of the connection, for each address family that both ends have.
-func packets(w *policy.World, src, dst, port string) (out []policy.Packet, err error) {
+func packets(w *policy.World, src, dst string, p policy.Packet) (out []policy.Packet, err error) {
 	from, err := endOf(w, src)
 	if err != nil {
 		return nil, err
@@ -200,18 +216,11 @@ func packets(w *policy.World, src, dst, port string) (out []policy.Packet, err e
 	if err != nil {
 		return nil, err
 	}
-	number, protocol, hasProtocol := strings.Cut(port, "/")
-	n, err := strconv.ParseUint(number, 10, 16)
-	if protocol = strings.ToUpper(protocol); !hasProtocol {
-		protocol = "TCP"
-	}
-	if err != nil || n == 0 || protocol != "TCP" && protocol != "UDP" && protocol != "SCTP" {
-		return nil, fmt.Errorf("%q is not a port: want a number from 1 to 65535, or one with a protocol, such as 53/udp", port)
-	}
 	for _, a := range from {
 		for _, b := range to {
 			if a.Is4() == b.Is4() {
-				out = append(out, policy.Packet{Src: a, Dst: b, Protocol: protocol, Port: uint16(n)})
+				p.Src, p.Dst = a, b
+				out = append(out, p)
 			}
 		}
 	}

@@ -64,6 +64,7 @@ func TestPolicy(t *testing.T) {
 	want(1, "there is no pod shop/host with an address of its own", "explain", "shop/host", "shop/db", "1", "-f", file)
 	want(1, `"0" is not a port`, "explain", "shop/web", "shop/db", "0", "-f", file)
 	want(1, `"53/icmp" is not a port`, "explain", "shop/web", "shop/db", "53/icmp", "-f", file)
+	want(1, `"70000" is not a port`, "explain", "shop/web", "shop/db", "70000", "--kubeconfig", file+"x") // before anything is read
 	want(1, "have no address family in common", "explain", "198.51.100.1", "fd00::1", "1", "-f", file)
 	want(2, "usage: fairlead policy explain SOURCE DESTINATION PORT", "explain", "shop/web")
 	want(1, "there is no kubeconfig", "check", "--kubeconfig", file+"x")

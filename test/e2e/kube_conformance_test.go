@@ -101,9 +101,7 @@ func TestConformance(t *testing.T) {
 			for _, n := range c.hosts { // some specs need a zone for each node
 				c.mustKubectl(t, "label", "node", n.name, "topology.kubernetes.io/zone=zone-"+n.name)
 			}
-			if name == "policy" {
-				c.enablePolicy(t)
-			}
+			c.waitForPolicy(t)
 			row := c.runSuite(t, suite, focus, skip)
 			row.Specs = name
 			for _, f := range row.Failed {

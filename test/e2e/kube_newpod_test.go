@@ -32,7 +32,7 @@ func TestNewPodIsKnown(t *testing.T) {
 	c := newKubeCluster(t, p, kubernetesPrograms(t, k.version), k)
 	image := agnhostImage(t)
 	c.load(t, image)
-	c.enablePolicy(t)
+	c.waitForPolicy(t)
 	create := func(text string) {
 		t.Helper()
 		if err := os.WriteFile(c.control.path("/run/object.yaml"), []byte(text), 0o600); err != nil {

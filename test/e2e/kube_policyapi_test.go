@@ -40,7 +40,7 @@ func TestNetworkPolicyAPIConformance(t *testing.T) {
 		c.load(t, i)
 	}
 	c.mustKubectl(t, "apply", "--server-side", "-f", filepath.Join(moduleDir(t, module), "config/crd/experimental/policy.networking.k8s.io_clusternetworkpolicies.yaml"))
-	c.enablePolicy(t)
+	c.waitForPolicy(t)
 	cmd := exec.Command("nsenter", "--net="+c.wire.netns, "--", suite, "-test.v", "-test.timeout=60m", "-test.run=^TestConformance$/"+focus, "-all-features")
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.control.path(kubeConfig))
 	out, err := cmd.CombinedOutput()
