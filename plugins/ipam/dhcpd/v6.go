@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv6"
@@ -171,7 +172,7 @@ func (p *v6) ask(ctx context.Context, l *link, m *dhcpv6.Message, until time.Tim
 
 // once sends a message and waits for its answer.
 func (p *v6) once(ctx context.Context, l *link, m *dhcpv6.Message, until time.Time, accept func(*dhcpv6.Message) bool) (*dhcpv6.Message, error) {
-	s, err := packet.OpenUDP6(l.ns, l.index, netip.AddrPortFrom(l.local(), clientPort6))
+	s, err := p.open(ctx, l, until)
 	if err != nil {
 		return nil, err
 	}
@@ -192,6 +193,18 @@ func (p *v6) once(ctx context.Context, l *link, m *dhcpv6.Message, until time.Ti
 		if accept(got) {
 			return got, nil
 		}
+	}
+}
+
+// open opens the client's socket. The port is taken for a moment if this process starts another one: until that one
+// executes its program, it has a copy of the last attempt's socket.
+func (p *v6) open(ctx context.Context, l *link, until time.Time) (*packet.Socket, error) {
+	for {
+		s, err := packet.OpenUDP6(l.ns, l.index, netip.AddrPortFrom(l.local(), clientPort6))
+		if !errors.Is(err, syscall.EADDRINUSE) || ctx.Err() != nil || time.Now().After(until) {
+			return s, err
+		}
+		sleep(ctx, 10*time.Millisecond)
 	}
 }
 

@@ -2,12 +2,14 @@ package dhcpd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -15,6 +17,8 @@ import (
 
 	"github.com/fairlead/fairlead/internal/dhcptest"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/kernel/netns"
+	"github.com/fairlead/fairlead/kernel/packet"
 )
 
 // TestV6Stateful gets an address by DHCPv6, with the prefix length and the default route from the router advertisement,
@@ -165,4 +169,34 @@ func TestSlowDisk(t *testing.T) {
 	if left, err := filepath.Glob(k.store.dir + "/*.json*"); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
+}
+
+// TestPortTakenForAMoment opens the client's socket while a copy of the last one is open, and while another client has
+// the port.
+func TestPortTakenForAMoment(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	n, path := dhcptest.New(t, "br0", "10.0.0.1/24"), kerneltest.Netns(t)
+	n.Join(path, "eth0")
+	l, err := openLink(path, netns.ID{}, "eth0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.close()
+	if err := l.prepare(true); err != nil {
+		t.Fatal(err)
+	}
+	other, err := packet.OpenUDP6(l.ns, l.index, netip.AddrPortFrom(l.local(), clientPort6))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (&v6{}).open(t.Context(), l, time.Now().Add(50*time.Millisecond)); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("another client has the port: %v", err)
+	}
+	time.AfterFunc(50*time.Millisecond, func() { other.Close() })
+	s, err := (&v6{}).open(t.Context(), l, time.Now().Add(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
 }
