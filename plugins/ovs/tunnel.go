@@ -38,9 +38,15 @@ func (d *db) makeTunnel(t *kernel.OVSTunnel) error {
 	if err == nil && len(diff) == 0 {
 		return d.inUse(t.Name)
 	}
+	absent := errors.Is(err, os.ErrNotExist)
 	old, err := d.named("Port", t.Name, "_uuid", "external_ids")
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
+	}
+	if err == nil && absent { // another process may have created it since: do not replace its port
+		if diff, err := d.diffRows(t.Bridge, t.Name, want); err == nil && len(diff) == 0 {
+			return d.inUse(t.Name)
+		}
 	}
 	if of := owner(old).Network; err == nil && of != t.Network {
 		other, err := d.diffRows(t.Bridge, t.Name, withoutOwner(want))
