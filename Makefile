@@ -28,7 +28,7 @@ VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 FEATURES := $(CURDIR)/bin/features
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo demo-cluster test test-vm race stress mutate churn churn-cluster soak crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale bench-flannel test-flannel trace leases image pictures release test-release vulncheck compat e2e e2e-start e2e-docker e2e-kubernetes e2e-pod-networks test-kubernetes crash-kubernetes bench-kubernetes bench-pods conformance e2e-flannel kubernetes kubernetes-down cyclonus cyclonus-sctp policy-versions network-policy-api network-policy-api-cluster bench-policy clean
+.PHONY: help build demo demo-cluster test test-vm race stress mutate churn churn-cluster soak crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale bench-flannel test-flannel trace leases image pictures release test-release vulncheck compat e2e e2e-start e2e-docker e2e-docker-vm e2e-kubernetes e2e-pod-networks test-kubernetes crash-kubernetes bench-kubernetes bench-pods conformance e2e-flannel kubernetes kubernetes-down cyclonus cyclonus-sctp policy-versions network-policy-api network-policy-api-cluster bench-policy clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -204,6 +204,10 @@ e2e-start: ## time the start of pods with Fairlead, fused, and with the referenc
 e2e-docker: ## the Docker driver with a real dockerd: every operation, restarts, kills, start times next to Docker's own bridge, compose, and one network with containerd and Podman on two hosts (RUN=TestKills for one; 10 minutes; needs root)
 	@sh test/install-packages $(TEST_NEEDS) $(DOCKER_NEEDS)
 	FAIRLEAD_E2E_DOCKER=1 go test -count=1 -v -timeout 40m -run '$(or $(RUN),.)' ./test/docker
+
+e2e-docker-vm: ## containers of Docker on macvlan, ipvlan and VLAN links, in Debian's kernel 6.12, emulated (10 minutes; needs root)
+	@sh test/install-packages $(TEST_NEEDS) $(DOCKER_NEEDS) $(VM_NEEDS)
+	FAIRLEAD_E2E_DOCKER=1 go run ./test/vm -kernel 6.12 -memory 3072 -v -run '^TestParentTypes$$' ./test/docker
 
 test-kubernetes: ## the store, network policy, the installation and the Helm chart, with the API of a real Kubernetes 1.37 (builds its API server and Helm once)
 	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS)

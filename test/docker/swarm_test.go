@@ -125,7 +125,7 @@ func managedPlugin(t *testing.T, h *lab.Host) *machine {
 		}
 	}
 	m.docker("plugin", "create", "fairlead", filepath.Join(m.dir, "plugin"))
-	m.docker("plugin", "set", "fairlead", "args=--interval 1s --grace 5s")
+	m.docker("plugin", "set", "fairlead", "args=--interval 1s --grace "+grace())
 	m.docker("plugin", "enable", "fairlead")
 	return m
 }

@@ -28,7 +28,7 @@ func TestParentTypes(t *testing.T) {
 				if _, err := m.try("run", "--rm", "--network", "lan", "box", "echo"); err == nil || !strings.Contains(err.Error(), "VLAN 7") {
 					t.Errorf("a second container in the VLAN: %v", err)
 				}
-				for _, line := range []string{"link add link eth0 name eth0.7 up type vlan id 7", "addr add 198.18.0.3/24 dev eth0.7"} {
+				for _, line := range []string{"link add link eth0 name eth0.7 up type vlan id 7", "addr add 198.18.0.3/32 dev eth0.7", "route add 198.18.0.128/25 dev eth0.7"} {
 					_, err := outside.IP(t.Context(), line)
 					must(t, err)
 				}

@@ -76,7 +76,7 @@ func environment(series string) []string {
 	for _, v := range os.Environ() {
 		name, _, _ := strings.Cut(v, "=")
 		switch name {
-		case "UPDATE", "XDG_CACHE_HOME", "CI", "FAIRLEAD_BOUNDARIES":
+		case "UPDATE", "XDG_CACHE_HOME", "CI", "FAIRLEAD_BOUNDARIES", "FAIRLEAD_E2E_DOCKER":
 			env = append(env, v)
 		}
 	}

@@ -211,7 +211,7 @@ func (b *testBinaries) compile(ctx context.Context, work string) error {
 		done[t.Package] = true
 	}
 	for pkg, provide := range map[string]func(context.Context, string) ([]string, error){
-		module + "test/compat": referencePlugins, module + "test/cluster": programs, module + "test/cyclonus": cyclonusCases,
+		module + "test/compat": referencePlugins, module + "test/cluster": programs, module + "test/docker": programs, module + "test/cyclonus": cyclonusCases,
 	} {
 		if !done[pkg] {
 			continue
