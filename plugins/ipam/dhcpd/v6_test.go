@@ -194,7 +194,7 @@ func TestPortTakenForAMoment(t *testing.T) {
 		t.Errorf("another client has the port: %v", err)
 	}
 	time.AfterFunc(50*time.Millisecond, func() { other.Close() })
-	s, err := (&v6{}).open(t.Context(), l, time.Now().Add(time.Minute))
+	s, err := (&v6{}).open(t.Context(), l, time.Now().Add(kerneltest.Slow(10*time.Second)))
 	if err != nil {
 		t.Fatal(err)
 	}
