@@ -15,8 +15,8 @@ type policyReport struct {
 	why   string    // what is published
 }
 
-// problem returns what to publish: nothing for a problem that lasts less than unreadyFor, as that of an agent that starts.
-// The text stays the same until the problem ends, because each change is an event for all nodes.
+// problem returns what to publish: nothing for a problem that lasts less than unreadyFor, as that of an agent that
+// starts. The text stays the same until the problem ends, because each change is an event for all nodes.
 func (r *policyReport) problem() string {
 	why := ""
 	if r.now != nil {

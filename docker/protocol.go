@@ -16,7 +16,8 @@ type networkRequest struct {
 	IPv6Data  []poolData
 }
 
-// endpointInterface has the attributes of an endpoint that Docker chose and, in a response, those that the driver chose.
+// endpointInterface has the attributes of an endpoint that Docker chose and, in a response, those that the driver
+// chose.
 type endpointInterface struct {
 	Address     string `json:",omitempty"`
 	AddressIPv6 string `json:",omitempty"`

@@ -41,7 +41,8 @@ func (d *Driver) reconcileForever(ctx context.Context) {
 	}
 }
 
-// reconcile removes what is older than Options.Grace and unknown to Docker. It changes nothing if Docker does not answer.
+// reconcile removes what is older than Options.Grace and unknown to Docker. It changes nothing if Docker does not
+// answer.
 func (d *Driver) reconcile(ctx context.Context) error {
 	old := time.Now().Add(-d.o.Grace)
 	networks, err := d.dockerNetworks(ctx)
@@ -118,8 +119,8 @@ func (n *dockerNetwork) addresses(subnets map[netip.Prefix]bool, used map[netip.
 	}
 }
 
-// dockerNetworks returns Docker's networks of all drivers, with their endpoints: this driver does not know the name that
-// it has in Docker.
+// dockerNetworks returns Docker's networks of all drivers, with their endpoints: this driver does not know the name
+// that it has in Docker.
 func (d *Driver) dockerNetworks(ctx context.Context) ([]*dockerNetwork, error) {
 	var all []*dockerNetwork
 	if err := d.ask(ctx, "/networks", &all); err != nil {

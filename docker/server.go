@@ -116,8 +116,8 @@ func (d *Driver) activate(context.Context, *none) (any, error) {
 	return map[string][]string{"Implements": {"NetworkDriver", "IpamDriver"}}, nil
 }
 
-// capabilities says that each host creates the networks itself, and that their containers reach those of other hosts. So
-// the hosts of a swarm tell each other the names of the containers.
+// capabilities says that each host creates the networks itself, and that their containers reach those of other hosts.
+// So the hosts of a swarm tell each other the names of the containers.
 func (d *Driver) capabilities(context.Context, *none) (any, error) {
 	return map[string]string{"Scope": "local", "ConnectivityScope": "global"}, nil
 }

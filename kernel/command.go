@@ -94,8 +94,8 @@ func absentMessages() []string {
 // commandTimeout limits a command, in addition to the context. iptables waits for its lock without a limit.
 const commandTimeout = time.Minute
 
-// command returns a command that ends with the engine's context or after commandTimeout. The caller passes the command's
-// error to done, which explains it if the command was ended.
+// command returns a command that ends with the engine's context or after commandTimeout. The caller passes the
+// command's error to done, which explains it if the command was ended.
 func (e *Engine) command(path string, args ...string) (cmd *exec.Cmd, done func(error) error) {
 	ctx, cancel := context.WithTimeoutCause(e.ctx, commandTimeout, fmt.Errorf("it did not end within %v: does another program hold the lock of iptables?", commandTimeout))
 	cmd = exec.CommandContext(ctx, path, args...)

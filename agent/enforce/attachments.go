@@ -19,8 +19,8 @@ import (
 	"github.com/fairlead/fairlead/internal/bootid"
 )
 
-// Handlers returns the operation of the agent's socket by which an ADD waits for policy. e is nil if the agent enforces no
-// policy: then no ADD waits.
+// Handlers returns the operation of the agent's socket by which an ADD waits for policy. e is nil if the agent enforces
+// no policy: then no ADD waits.
 func (e *Enforcer) Handlers() map[string]address.Handler {
 	return map[string]address.Handler{podstate.OpPolicy: func(ctx context.Context, raw json.RawMessage) (any, error) {
 		if e == nil {
@@ -34,8 +34,8 @@ func (e *Enforcer) Handlers() map[string]address.Handler {
 	}}
 }
 
-// attachment claims the addresses of an attachment for its pod, and waits until policy is in force for it. It releases the
-// addresses of an attachment that has gone.
+// attachment claims the addresses of an attachment for its pod, and waits until policy is in force for it. It releases
+// the addresses of an attachment that has gone.
 func (e *Enforcer) attachment(ctx context.Context, k podstate.Key) error {
 	in, err := e.readAttachment(k)
 	if err != nil || in == nil {
@@ -103,8 +103,9 @@ func (e *Enforcer) readAttachment(k podstate.Key) (in *Enforcer, err error) {
 // containers are the attachments of this host's containers, by claim.
 type containers map[string]*podstate.Endpoint
 
-// set replaces an attachment, or removes it if now is nil. It returns the changes for each network's compiler. An endpoint has
-// its addresses in all isolated networks, where it may be a peer's; those in the host's networks are claims only.
+// set replaces an attachment, or removes it if now is nil. It returns the changes for each network's compiler. An
+// endpoint has its addresses in all isolated networks, where it may be a peer's; those in the host's networks are
+// claims only.
 func (all containers) set(claim string, now *podstate.Endpoint, node string) (changes []func(*policy.Compiler)) {
 	old := all[claim]
 	if reflect.DeepEqual(old, now) {
@@ -183,10 +184,12 @@ func (e *Enforcer) readAttachments() {
 	}
 }
 
-// lookEvery is the interval between looks at the attachments' files, for changes of which no plugin could tell the agent.
+// lookEvery is the interval between looks at the attachments' files, for changes of which no plugin could tell the
+// agent.
 const lookEvery = time.Second
 
-// followAttachments reads the attachments' files when there is a policy, and whenever they change, until the context ends.
+// followAttachments reads the attachments' files when there is a policy, and whenever they change, until the context
+// ends.
 func (e *Enforcer) followAttachments(ctx context.Context) {
 	if !e.waitNeeded(ctx) {
 		return

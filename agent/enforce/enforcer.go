@@ -27,8 +27,8 @@ import (
 
 // Options configure an Enforcer.
 type Options struct {
-	// The policies are in the Kubernetes API, or in the files of a directory, or in the agents' store. Without Kubernetes,
-	// they are for containers, of which the host's own are in Attachments.
+	// The policies are in the Kubernetes API, or in the files of a directory, or in the agents' store. Without
+	// Kubernetes, they are for containers, of which the host's own are in Attachments.
 	Config    *rest.Config
 	Directory string
 	Store     store.Store
@@ -99,8 +99,8 @@ func newEnforcer(o Options, kinds []kind) *Enforcer {
 	return e
 }
 
-// activate begins to follow what policies depend on. Until there is a policy, all is open, and an agent follows nothing but
-// policies. Nothing changes in the kernel before the rest is complete.
+// activate begins to follow what policies depend on. Until there is a policy, all is open, and an agent follows nothing
+// but policies. Nothing changes in the kernel before the rest is complete.
 func (e *Enforcer) activate() {
 	if e.active {
 		return

@@ -241,8 +241,8 @@ func TestKubernetes(t *testing.T) {
 	n.has("table inet", false)
 }
 
-// statuses checks the conditions of a ClusterNetworkPolicy: while another writer has one, while a node reports a problem, and
-// while the policy is invalid. Two agents write them.
+// statuses checks the conditions of a ClusterNetworkPolicy: while another writer has one, while a node reports a
+// problem, and while the policy is invalid. Two agents write them.
 func (n *node) statuses() {
 	n.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())

@@ -10,8 +10,8 @@ import (
 // Names knows the owners of addresses, and follows the Kubernetes API, or this host's containers and the agents' store.
 type Names struct{ e *Enforcer }
 
-// FollowNames follows pods and nodes, or containers, until the context ends. The names are for an isolated network and its
-// peers, or for the host's networks if network is "".
+// FollowNames follows pods and nodes, or containers, until the context ends. The names are for an isolated network and
+// its peers, or for the host's networks if network is "".
 func FollowNames(ctx context.Context, o Options, network string, peers []string) *Names {
 	e := newEnforcer(o, nil)
 	if network != "" {

@@ -40,8 +40,8 @@ func (p *cutPod) dial(protocol string, to netip.AddrPort, limit time.Duration) (
 	return c, err
 }
 
-// TestSCTPIsNotTCP opens connections of TCP and SCTP to the same ports. A policy allows a port for TCP, one for SCTP, and
-// one for both.
+// TestSCTPIsNotTCP opens connections of TCP and SCTP to the same ports. A policy allows a port for TCP, one for SCTP,
+// and one for both.
 func TestSCTPIsNotTCP(t *testing.T) {
 	t.Parallel()
 	kerneltest.Needs(t, "SCTP")

@@ -130,8 +130,8 @@ func (c *Compiler) claimOf(a netip.Addr) *Claim {
 	return c.claims[last]
 }
 
-// owner returns the endpoint that has an address, or "". On this node, claims decide. Elsewhere it is the newest endpoint
-// that has the address in the API: an endpoint that is ending may have it, too.
+// owner returns the endpoint that has an address, or "". On this node, claims decide. Elsewhere it is the newest
+// endpoint that has the address in the API: an endpoint that is ending may have it, too.
 func (c *Compiler) owner(a netip.Addr) (key string) {
 	claim := c.claimOf(a)
 	if claim == nil {

@@ -16,8 +16,8 @@ type Explanation struct {
 	Ingress string `json:"ingress"` // what decides at the destination
 }
 
-// Explain says what policy does with the first packet of a connection. The tables of the nodes that forward it decide, as
-// the kernel would evaluate them.
+// Explain says what policy does with the first packet of a connection. The tables of the nodes that forward it decide,
+// as the kernel would evaluate them.
 func (w *World) Explain(p Packet) (out Explanation, err error) {
 	out = Explanation{Allowed: true}
 	for _, d := range []direction{egress, ingress} {

@@ -21,8 +21,8 @@ type Kernel struct {
 	Own   []netip.Addr // addresses of the node
 }
 
-// Explain says what the rules do with the first packet of a connection. If w is not nil, Explain compares that with what
-// they should do: the decision and the rule for each end on this node.
+// Explain says what the rules do with the first packet of a connection. If w is not nil, Explain compares that with
+// what they should do: the decision and the rule for each end on this node.
 func (k *Kernel) Explain(w *World, p Packet) (out KernelExplanation, err error) {
 	if err := k.check(); err != nil {
 		return out, err

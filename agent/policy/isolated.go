@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// An isolated network has a network namespace of its own on each node, and a table there. Addresses of two networks may be
-// equal, so an address belongs to an endpoint within its network only.
+// An isolated network has a network namespace of its own on each node, and a table there. Addresses of two networks may
+// be equal, so an address belongs to an endpoint within its network only.
 
-// InNetwork returns the world in which an isolated network's packets are decided: endpoints have the addresses that they have
-// there and in the network's peers. Others do not exist. peers has the peers of each network.
+// InNetwork returns the world in which an isolated network's packets are decided: endpoints have the addresses that
+// they have there and in the network's peers. Others do not exist. peers has the peers of each network.
 func (w *World) InNetwork(network string, peers map[string][]string) *World {
 	out := *w
 	out.network, out.peers, out.Endpoints = network, peers, nil
@@ -65,8 +65,8 @@ func (c *Compiler) setEndpoints(world *Compiler) {
 // Network returns the isolated network whose table the compiler has, or "".
 func (c *Compiler) Network() string { return c.network }
 
-// inNetwork returns an endpoint with the addresses that it has in this network and its peers. Without one, only endpoints
-// of this node count: they may get a claim.
+// inNetwork returns an endpoint with the addresses that it has in this network and its peers. Without one, only
+// endpoints of this node count: they may get a claim.
 func (c *Compiler) inNetwork(e *Endpoint) *Endpoint {
 	if e == nil || c.network == "" {
 		return e
@@ -93,8 +93,8 @@ func (c *Compiler) withoutPeers(e *Endpoint, addrs []netip.Addr) []netip.Addr {
 	})
 }
 
-// isNode reports whether an address counts as a node's. No endpoint of the host's networks gets an address that a node has.
-// An isolated network may have the same addresses as the nodes: then they are its endpoints'.
+// isNode reports whether an address counts as a node's. No endpoint of the host's networks gets an address that a node
+// has. An isolated network may have the same addresses as the nodes: then they are its endpoints'.
 func (c *Compiler) isNode(a netip.Addr) bool {
 	return c.nodeAddrs[a] > 0 && (c.network == "" || len(c.endpoints.byAddr[a]) == 0 && c.claimOf(a) == nil)
 }

@@ -16,8 +16,8 @@ func addrs(list ...string) (out []netip.Addr) {
 	return out
 }
 
-// isolatedWorld has the pods shop/web, shop/db and far/web. In network blue, web has the address that db has in the host's
-// network, and far is on another node. In network red, db has the address that web has in blue.
+// isolatedWorld has the pods shop/web, shop/db and far/web. In network blue, web has the address that db has in the
+// host's network, and far is on another node. In network red, db has the address that web has in blue.
 func isolatedWorld(t *testing.T) *Compiler {
 	w := shop()
 	w.Endpoints[0].Isolated = map[string][]netip.Addr{"blue": addrs("10.0.0.2", "fd00::2")}
@@ -96,8 +96,8 @@ func TestIsolatedClaims(t *testing.T) {
 	decides(t, blue, true, "10.0.0.9 10.0.0.1")
 }
 
-// TestIsolatedNodeAddresses checks that a pod of an isolated network may have the address of a node, and that the nodes'
-// other addresses are the nodes'.
+// TestIsolatedNodeAddresses checks that a pod of an isolated network may have the address of a node, and that the
+// nodes' other addresses are the nodes'.
 func TestIsolatedNodeAddresses(t *testing.T) {
 	w := shop()
 	w.Nodes = append(w.Nodes, &Node{Name: "n2", Labels: map[string]string{"zone": "x"}, Addresses: addrs("192.0.2.2")})
@@ -121,8 +121,8 @@ func TestIsolatedNodeAddresses(t *testing.T) {
 	decides(t, blue, true, "10.0.0.9 192.0.2.1")
 }
 
-// TestIsolatedPeers checks that the pods of a peer network are peers in rules, and that their own network's table decides for
-// them.
+// TestIsolatedPeers checks that the pods of a peer network are peers in rules, and that their own network's table
+// decides for them.
 func TestIsolatedPeers(t *testing.T) {
 	w := shop()
 	w.Endpoints[0].Isolated = map[string][]netip.Addr{"red": addrs("10.1.0.1")}
@@ -164,7 +164,8 @@ func TestIsolatedNetworkStatus(t *testing.T) {
 	}
 }
 
-// TestExplainInNetwork explains connections in an isolated network. About those between peers, each pod's own network decides.
+// TestExplainInNetwork explains connections in an isolated network. About those between peers, each pod's own network
+// decides.
 func TestExplainInNetwork(t *testing.T) {
 	w := shop()
 	w.Endpoints[0].Isolated = map[string][]netip.Addr{"blue": addrs("10.0.0.2")} // in the host's network, db has it

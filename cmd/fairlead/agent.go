@@ -93,8 +93,9 @@ func (a *app) agentConfig(f *agentFlags) (*config.Config, error) {
 	return c, err
 }
 
-// clusterConfig returns the configuration for a command that reads the store. If no file, variable or flag names a store,
-// it asks the agent of this host for its store. If the host may have an agent whose store is not known, that is an error.
+// clusterConfig returns the configuration for a command that reads the store. If no file, variable or flag names a
+// store, it asks the agent of this host for its store. If the host may have an agent whose store is not known, that is
+// an error.
 func (a *app) clusterConfig(f *agentFlags) (*config.Config, error) {
 	conf, err := a.agentConfig(f)
 	if err != nil || !conf.Store.IsFile() || f.set.Changed("store-file") || conf.Store.File != config.DefaultStore(a.getenv) {
@@ -138,8 +139,8 @@ func (a *app) kubeconfig() string {
 // askTimeout limits the wait for the agent's answer.
 const askTimeout = 5 * time.Second
 
-// agentGC is the agent's GOGC: it is idle most of the time and runs on every host, so memory matters more than time. GOGC
-// in the environment overrides it.
+// agentGC is the agent's GOGC: it is idle most of the time and runs on every host, so memory matters more than time.
+// GOGC in the environment overrides it.
 const agentGC = 50
 
 // logFlags are the flags of a log.

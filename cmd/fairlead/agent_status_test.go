@@ -67,8 +67,8 @@ func TestStoreOfAgent(t *testing.T) {
 	}
 }
 
-// TestStoreOfAgentUnknown verifies that a command does not read the default store if the host has an agent that does not
-// say which store it has.
+// TestStoreOfAgentUnknown verifies that a command does not read the default store if the host has an agent that does
+// not say which store it has.
 func TestStoreOfAgentUnknown(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "fl") // a socket's path is short

@@ -191,8 +191,8 @@ func (a *app) readWorld(ctx context.Context, f *policyFlags) (*policy.World, err
 	return w, err
 }
 
-// withoutKubernetes returns the agent's configuration if policies are in the agents' store or in a directory of this host,
-// else nil.
+// withoutKubernetes returns the agent's configuration if policies are in the agents' store or in a directory of this
+// host, else nil.
 func (a *app) withoutKubernetes(f *policyFlags) *config.Config {
 	if f.kubeconfig != "" || f.context != "" {
 		return nil

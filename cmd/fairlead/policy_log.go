@@ -56,7 +56,8 @@ func (a *app) logPolicy(ctx context.Context, f *policyLogFlags) error {
 	var p *nftable.Programmer
 	var errListen error
 	err := f.inNetwork(func() (err error) {
-		// First: the port ID of the first socket is that of the process, which the error of the next "policy log" names.
+		// First: the port ID of the first socket is that of the process, which the error of the next "policy log"
+		// names.
 		listener, errListen = nflog.Open(policy.LogGroup)
 		p, err = nftable.Open()
 		return err

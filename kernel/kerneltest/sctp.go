@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ListenSCTP listens at an address for SCTP, which package net does not have. The listener and its connections are those of
-// package net for TCP, whose system calls are the same.
+// ListenSCTP listens at an address for SCTP, which package net does not have. The listener and its connections are
+// those of package net for TCP, whose system calls are the same.
 func ListenSCTP(at netip.AddrPort) (net.Listener, error) {
 	f, err := socketSCTP(at, func(fd int, sa unix.Sockaddr) error {
 		if err := unix.Bind(fd, sa); err != nil {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// ThreadsLeave waits until wrong holds for the network namespace of no thread of the process. A namespace is named as in
-// /proc/thread-self/ns/net, such as "net:[4026531840]". The wait is for threads that end: netns.OnOwnThread returns
+// ThreadsLeave waits until wrong holds for the network namespace of no thread of the process. A namespace is named as
+// in /proc/thread-self/ns/net, such as "net:[4026531840]". The wait is for threads that end: netns.OnOwnThread returns
 // before the kernel has removed its thread. A thread that stays ends the test.
 func ThreadsLeave(t testing.TB, wrong func(netns string) bool) {
 	t.Helper()

@@ -75,8 +75,8 @@ const (
 	kubeClusterPolicies = "/apis/policy.networking.k8s.io/v1alpha2/clusternetworkpolicies"
 )
 
-// kubeConditions returns the status of the ClusterNetworkPolicies once it is complete, with its last transitions. Agents of two
-// versions must not write it in turn.
+// kubeConditions returns the status of the ClusterNetworkPolicies once it is complete, with its last transitions.
+// Agents of two versions must not write it in turn.
 func kubeConditions(t *testing.T, server *kubetest.Server) (text string) {
 	t.Helper()
 	kerneltest.Within(t, time.Minute, func() error {

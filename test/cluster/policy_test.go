@@ -108,8 +108,8 @@ spec: {tier: Admin, priority: 1, subject: {namespaces: {}}, egress: [{action: De
 	})
 }
 
-// TestPolicyStore enforces policies from etcd between containers of two hosts: by labels, through restarts of agents and
-// while the store is away.
+// TestPolicyStore enforces policies from etcd between containers of two hosts: by labels, through restarts of agents
+// and while the store is away.
 func TestPolicyStore(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2, 1, vxlanNet, "--policy-enabled", "true")
@@ -266,8 +266,8 @@ func explainIsolated(t *testing.T, n *lab.Node, db, other netip.Addr) {
 	}
 }
 
-// TestPolicyIsolatedHosts enforces policies from etcd between the containers that two hosts have in isolated networks with
-// the same addresses.
+// TestPolicyIsolatedHosts enforces policies from etcd between the containers that two hosts have in isolated networks
+// with the same addresses.
 func TestPolicyIsolatedHosts(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2, 1, vxlanNet, "--policy-enabled", "true")

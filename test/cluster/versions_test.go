@@ -260,8 +260,8 @@ func (v *versions) stream(from, to string) *stream {
 	return s
 }
 
-// replace upgrades and rolls back an agent. Meanwhile datagrams cross its node, one in each millisecond. Those that policy
-// allows arrive, and those that it denies do not.
+// replace upgrades and rolls back an agent. Meanwhile datagrams cross its node, one in each millisecond. Those that
+// policy allows arrive, and those that it denies do not.
 func (v *versions) replace(n *lab.Node, bins ...string) {
 	v.t.Helper()
 	var list []*stream
@@ -289,8 +289,8 @@ func (v *versions) replace(n *lab.Node, bins ...string) {
 	}
 }
 
-// TestPolicyVersions runs one node with this version and one with an earlier one, with the same policies, and replaces the
-// agent of one node under load.
+// TestPolicyVersions runs one node with this version and one with an earlier one, with the same policies, and replaces
+// the agent of one node under load.
 func TestPolicyVersions(t *testing.T) {
 	kerneltest.OptIn(t, versionsVariable)
 	for _, tt := range []struct {

@@ -60,8 +60,8 @@ func Build() (string, error) {
 	return fromsource.Program(dir, "dump", "github.com/mattfenwick/cyclonus@"+Version, "./cmd/dump", prepare)
 }
 
-// Cases returns every case, or with a step N every Nth one, with pods that have IPv4 or IPv6 addresses (family 4 or 6). It
-// builds Cyclonus if necessary.
+// Cases returns every case, or with a step N every Nth one, with pods that have IPv4 or IPv6 addresses (family 4 or 6).
+// It builds Cyclonus if necessary.
 func Cases(family, step int) ([]Case, error) {
 	program, err := Build()
 	if err != nil {

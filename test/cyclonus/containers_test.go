@@ -204,8 +204,8 @@ func (p *pods) count() int {
 	return len(p.arrived)
 }
 
-// TestCyclonusContainers opens each connection of TCP and UDP of Cyclonus' cases between containers in network namespaces.
-// All are on one host.
+// TestCyclonusContainers opens each connection of TCP and UDP of Cyclonus' cases between containers in network
+// namespaces. All are on one host.
 func TestCyclonusContainers(t *testing.T) {
 	t.Parallel()
 	eachFamily(t, func(t *testing.T, cases []Case) { newPods(t, false).open(cases) })

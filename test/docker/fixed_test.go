@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// newNetworks starts a cluster of the hosts a and b with two isolated networks: the cluster assigns the addresses of one
-// to each node in blocks, and those of a pool of the other one by one.
+// newNetworks starts a cluster of the hosts a and b with two isolated networks: the cluster assigns the addresses of
+// one to each node in blocks, and those of a pool of the other one by one.
 func newNetworks(t *testing.T) *lab.Cluster {
 	t.Helper()
 	kerneltest.OptIn(t, optIn)

@@ -16,8 +16,8 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// TestOneNetworkOfThreeRuntimes runs a container of Docker on one host, and a pod under containerd and a container under
-// Podman on another one, on one isolated network of the cluster. Each reaches the others, and no other network.
+// TestOneNetworkOfThreeRuntimes runs a container of Docker on one host, and a pod under containerd and a container
+// under Podman on another one, on one isolated network of the cluster. Each reaches the others, and no other network.
 func TestOneNetworkOfThreeRuntimes(t *testing.T) {
 	kerneltest.OptIn(t, optIn)
 	kerneltest.Needs(t, "vxlan")

@@ -20,10 +20,10 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// conformanceVariable enables Kubernetes' own tests. Its value is a regular expression that selects specs, "conformance"
-// for those of [sig-network] with [Conformance], "policy" for those of NetworkPolicies, or "network" for the others of
-// [sig-network] that this cluster can run.
-// conformanceClusterVariable selects clusters, as kubernetesVariable does.
+// conformanceVariable enables Kubernetes' own tests. Its value is a regular expression that selects specs,
+// "conformance" for those of [sig-network] with [Conformance], "policy" for those of NetworkPolicies, or "network" for
+// the others of [sig-network] that this cluster can run. conformanceClusterVariable selects clusters, as
+// kubernetesVariable does.
 const (
 	conformanceVariable        = "FAIRLEAD_CONFORMANCE"
 	conformanceClusterVariable = "FAIRLEAD_CONFORMANCE_CLUSTER"
@@ -323,7 +323,8 @@ func conformanceText(rows []conformanceRow) string {
 	return b.String()
 }
 
-// TestConformancePage checks that the page shows the recorded results, and that no conformance spec failed in any cluster.
+// TestConformancePage checks that the page shows the recorded results, and that no conformance spec failed in any
+// cluster.
 func TestConformancePage(t *testing.T) {
 	t.Parallel()
 	rows := readRows[conformanceRow](t, conformanceFile)

@@ -27,8 +27,8 @@ type rolePod struct {
 	address string // in the network
 }
 
-// policyInIsolatedNetworks enforces both kinds of policies between pods of two nodes, on two isolated networks with the same
-// addresses, and on the pods' default network.
+// policyInIsolatedNetworks enforces both kinds of policies between pods of two nodes, on two isolated networks with the
+// same addresses, and on the pods' default network.
 func policyInIsolatedNetworks(t *testing.T, c *cluster) {
 	crd := filepath.Join(moduleDir(t, "sigs.k8s.io/network-policy-api@"+networkpolicyapi.Version), "config/crd/experimental/policy.networking.k8s.io_clusternetworkpolicies.yaml")
 	c.mustKubectl(t, "apply", "--server-side", "-f", crd)
@@ -97,7 +97,8 @@ func (c *cluster) createObject(t *testing.T, text string) {
 	c.mustKubectl(t, "apply", "-f", "/run/object.yaml")
 }
 
-// wantNoAnswer waits until a pod gets no answer from an address. An agent looks for a new type of object every minute or two.
+// wantNoAnswer waits until a pod gets no answer from an address. An agent looks for a new type of object every minute
+// or two.
 func (c *cluster) wantNoAnswer(t *testing.T, from kubePod, address string) {
 	t.Helper()
 	kerneltest.Within(t, 3*time.Minute, func() error {

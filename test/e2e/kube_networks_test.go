@@ -167,8 +167,8 @@ func whereaboutsNetworks(t *testing.T, c *cluster) {
 	c.deleteSeveral(t, "one", "two")
 }
 
-// bridgedNetwork checks that pods of different nodes reach each other through bridges of the nodes, which have a link to
-// each other.
+// bridgedNetwork checks that pods of different nodes reach each other through bridges of the nodes, which have a link
+// to each other.
 func bridgedNetwork(t *testing.T, c *cluster) {
 	c.wire.ip(t, "link add br1 type bridge", "link set br1 up")
 	for i, n := range c.hosts {
@@ -186,8 +186,8 @@ func bridgedNetwork(t *testing.T, c *cluster) {
 	c.deleteSeveral(t, "one", "two")
 }
 
-// isolatedNetworks checks that pods of different nodes reach each other on their isolated network, also while they are on
-// the default network, and that another network with the same addresses is separate.
+// isolatedNetworks checks that pods of different nodes reach each other on their isolated network, also while they are
+// on the default network, and that another network with the same addresses is separate.
 func isolatedNetworks(t *testing.T, c *cluster) {
 	one, first := c.severalPod(t, "one", "blue", c.hosts[0])
 	two, second := c.severalPod(t, "two", "blue@blue0", c.hosts[1])

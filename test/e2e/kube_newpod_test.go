@@ -15,12 +15,13 @@ import (
 // newPodVariable enables TestNewPodIsKnown. Its value is the number of pods.
 const newPodVariable = "FAIRLEAD_NEW_PODS"
 
-// newPodManifest is a pod that tries to connect from its first moment on, and then prints how long it took in nanoseconds.
+// newPodManifest is a pod that tries to connect from its first moment on, and then prints how long it took in
+// nanoseconds.
 const newPodManifest = `{apiVersion: v1, kind: Pod, metadata: {name: NAME, namespace: known, labels: {role: ROLE}}, spec: {nodeName: NODE, restartPolicy: Never, terminationGracePeriodSeconds: 0,
 containers: [{name: c, image: IMAGE, command: [bash, -c, "b=$(date +%s%N); until /agnhost connect --timeout=50ms ADDRESS:8080; do :; done; e=$(date +%s%N); echo took $((e-b))"]}]}}`
 
-// TestNewPodIsKnown measures how long a new pod is unknown to another node, whose policy allows its label. A policy that
-// allows all is the comparison, in turn.
+// TestNewPodIsKnown measures how long a new pod is unknown to another node, whose policy allows its label. A policy
+// that allows all is the comparison, in turn.
 func TestNewPodIsKnown(t *testing.T) {
 	n, err := strconv.Atoi(kerneltest.OptIn(t, newPodVariable))
 	if err != nil {

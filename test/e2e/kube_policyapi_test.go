@@ -13,8 +13,8 @@ import (
 	"github.com/fairlead/fairlead/test/networkpolicyapi"
 )
 
-// policyAPIVariable enables the conformance tests of network-policy-api. Its value is a regular expression that selects some
-// of them by name, "." for all.
+// policyAPIVariable enables the conformance tests of network-policy-api. Its value is a regular expression that selects
+// some of them by name, "." for all.
 const policyAPIVariable = "FAIRLEAD_POLICY_API"
 
 // noSCTP replaces the servers that would end on a kernel without SCTP, so that their pods become ready. The tests then
@@ -22,8 +22,8 @@ const policyAPIVariable = "FAIRLEAD_POLICY_API"
 const noSCTP = `sed -i 's/SERVE_SCTP_PORT_/SERVE_PORT_/' conformance/base/manifests.yaml
 sed -i '/^func doPokeServer/a if protocol == "sctp" { return true }' conformance/utils/kubernetes/helper.go`
 
-// TestNetworkPolicyAPIConformance runs the conformance tests of network-policy-api with all features, on three nodes: all but
-// their connections of SCTP.
+// TestNetworkPolicyAPIConformance runs the conformance tests of network-policy-api with all features, on three nodes:
+// all but their connections of SCTP.
 func TestNetworkPolicyAPIConformance(t *testing.T) {
 	focus := kerneltest.OptIn(t, policyAPIVariable)
 	module := "sigs.k8s.io/network-policy-api@" + networkpolicyapi.Version

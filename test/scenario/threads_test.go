@@ -15,8 +15,8 @@ import (
 	"github.com/fairlead/fairlead/skel"
 )
 
-// TestThreadsOfDelInIsolatedNetwork runs DEL repeatedly in a process whose host, for the plugin, is an isolated network's
-// namespace. No thread of the process stays in that namespace or in the container's.
+// TestThreadsOfDelInIsolatedNetwork runs DEL repeatedly in a process whose host, for the plugin, is an isolated
+// network's namespace. No thread of the process stays in that namespace or in the container's.
 func TestThreadsOfDelInIsolatedNetwork(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)

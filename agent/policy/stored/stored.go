@@ -39,7 +39,8 @@ type Document struct {
 	Node          *cluster.Node
 }
 
-// Name returns the name of a policy or a namespace, as users write it: "networkpolicy/shop/db". It is the end of the key.
+// Name returns the name of a policy or a namespace, as users write it: "networkpolicy/shop/db". It is the end of the
+// key.
 func (d Document) Name() string {
 	switch {
 	case d.Policy != nil:
@@ -55,7 +56,8 @@ func (d Document) Name() string {
 // Key returns the key of a policy or a namespace in the store.
 func (d Document) Key() string { return cluster.PoliciesPrefix + d.Name() }
 
-// Encode returns the value of a policy or a namespace in the store: what the user wrote, without what an API server adds.
+// Encode returns the value of a policy or a namespace in the store: what the user wrote, without what an API server
+// adds.
 func (d Document) Encode() ([]byte, error) {
 	for _, word := range strings.Split(d.Name(), "/")[1:] {
 		if errs := validation.IsDNS1123Subdomain(word); len(errs) > 0 {
@@ -120,8 +122,8 @@ func Decode(key string, value []byte) (Document, error) {
 // Endpoints are attachments by the endpoint that they belong to, policy.EndpointKey, and by their keys.
 type Endpoints map[string]map[string]*cluster.Endpoint
 
-// Set adds an attachment, or removes it. It returns the endpoint that the attachment belongs to, and whether that has any
-// attachment now. An attachment without the plugin fairlead-policy belongs to no endpoint: e is nil.
+// Set adds an attachment, or removes it. It returns the endpoint that the attachment belongs to, and whether that has
+// any attachment now. An attachment without the plugin fairlead-policy belongs to no endpoint: e is nil.
 func (all Endpoints) Set(a *cluster.Endpoint, add bool) (e *policy.Endpoint, exists bool) {
 	namespace, name, ok := strings.Cut(a.Pod, "/")
 	if !ok {
