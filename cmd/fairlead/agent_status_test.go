@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/fairlead/fairlead/agent"
@@ -17,6 +18,7 @@ import (
 	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/agent/store/storetest"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // A command without a store in its flags asks the agent of this host for its store.
@@ -98,6 +100,10 @@ func TestStoreOfAgentUnknown(t *testing.T) {
 	refused("does not answer") // nobody accepts the connection
 	l.SetUnlinkOnClose(false)
 	must(t, l.Close())
+	kerneltest.Until(t, func() bool { // a process that is being started still has a copy of the socket
+		_, err := net.Dial("unix", l.Addr().String())
+		return errors.Is(err, syscall.ECONNREFUSED)
+	})
 	refused("connection refused")
 }
 
