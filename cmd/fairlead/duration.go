@@ -17,7 +17,7 @@ type duration time.Duration
 
 func (d *duration) String() string { return time.Duration(*d).String() }
 
-// Type is that of the flags of package pflag, whose values have the same form.
+// Type returns the type name of package pflag for durations, so help and errors name the type in the same way.
 func (*duration) Type() string { return "duration" }
 
 // Set accepts a duration above zero.
