@@ -249,23 +249,30 @@ func TestCutTCP(t *testing.T) {
 				cut := []*conn{a.connect(b, to), a.connect(b, to)} // one sends from the server, one from the client
 				backward := b.connect(a, netip.AddrPortFrom(a.addrs[family], 80))
 				third, fourth := other.connect(a, netip.AddrPortFrom(a.addrs[family], 81)), b.connect(other, netip.AddrPortFrom(other.addrs[family], 81))
-				n.policy("closed", closed)
-				n.cuts(2)
-				send(t, cut[0].server)
-				send(t, cut[1].client)
-				cut[0].silent(cut[0].client)
-				cut[1].silent(cut[1].server)
-				for _, c := range []*conn{backward, third, fourth} {
-					c.passes(c.client, c.server)
-					c.passes(c.server, c.client)
-				}
-				n.deletePolicy("closed")
-				n.cuts(0)
-				cut[0].arrives(cut[0].client)
-				cut[1].arrives(cut[1].server)
+				n.cutsOneWay(closed, cut, backward, third, fourth)
 			})
 		}
 	}
+}
+
+// cutsOneWay applies a policy that cuts two connections. Of one, only the server sends then, and of the other, only the
+// client. The allowed connections go on. Without the policy, those that were cut go on, too.
+func (n *cutNode) cutsOneWay(closed string, cut []*conn, allowed ...*conn) {
+	n.t.Helper()
+	n.policy("closed", closed)
+	n.cuts(2)
+	send(n.t, cut[0].server)
+	send(n.t, cut[1].client)
+	cut[0].silent(cut[0].client)
+	cut[1].silent(cut[1].server)
+	for _, c := range allowed {
+		c.passes(c.client, c.server)
+		c.passes(c.server, c.client)
+	}
+	n.deletePolicy("closed")
+	n.cuts(0)
+	cut[0].arrives(cut[0].client)
+	cut[1].arrives(cut[1].server)
 }
 
 // flow is a sender and a receiver of UDP. The sender sends without pause.

@@ -87,18 +87,7 @@ func TestCutSCTP(t *testing.T) {
 				a, b, other := n.pod("a", 1), n.pod("b", 2), n.pod("c", 3)
 				cut := []*conn{a.associate(b, family, 80), a.associate(b, family, 81)}
 				allowed := b.associate(other, family, 80)
-				n.policy("closed", closed)
-				n.cuts(2)
-				send(t, cut[0].server)
-				send(t, cut[1].client)
-				cut[0].silent(cut[0].client)
-				cut[1].silent(cut[1].server)
-				allowed.passes(allowed.client, allowed.server)
-				allowed.passes(allowed.server, allowed.client)
-				n.deletePolicy("closed")
-				n.cuts(0)
-				cut[0].arrives(cut[0].client)
-				cut[1].arrives(cut[1].server)
+				n.cutsOneWay(closed, cut, allowed)
 			})
 		}
 	}

@@ -71,7 +71,8 @@ func TestSwarm(t *testing.T) {
 	must(t, node.Configure("blue", `{"type": "fairlead-net", "network": "blue"}`))
 	_, err := node.Attach(t.Context(), "pod", "blue")
 	must(t, err)
-	_, err = node.Run(t.Context(), "ip", "netns", "exec", "pod", "curl", "--silent", "--fail", "--max-time", "5", "http://"+manager.address(manager.task(), "second")+"/")
+	url := "http://" + manager.address(manager.task(), "second") + "/"
+	_, err = node.Run(t.Context(), "ip", "netns", "exec", "pod", "curl", "--silent", "--fail", "--max-time", "5", url)
 	must(t, err)
 	_, err = node.Fairlead(t.Context(), "del", "blue", "pod")
 	must(t, err)
