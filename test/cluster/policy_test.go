@@ -157,6 +157,7 @@ func TestPolicyStore(t *testing.T) {
 	wantReach(t, b, "web", db)
 	must(t, c.Stores[0].Start())
 	must(t, c.Stores[0].Wait(t.Context()))
+	must(t, c.Ready(t.Context())) // the agent does not answer while it starts
 
 	policy(a, "delete", "networkpolicy/default/db")
 	wantReach(t, b, "far", db)

@@ -106,26 +106,17 @@ func (l *link) prepare(v6 bool) error {
 		if err := e.Apply(list); err != nil || !v6 {
 			return err
 		}
-		own := &kernel.Addr{In: kernel.Container, Link: l.name, Prefix: netip.PrefixFrom(l.local(), 64)}
-		have, err := e.Addrs(kernel.Container, l.name)
-		for _, a := range have {
-			if a == own.Prefix {
-				// Remove the kernel's own address: its duplicate address detection takes a second.
-				_ = e.Remove(kernel.Objects{own})
+		own := kernel.Objects{&kernel.Addr{In: kernel.Container, Link: l.name, Prefix: netip.PrefixFrom(l.local(), 64)}}
+		err := e.Apply(own)
+		for range 5 { // the kernel adds its own address when the link gets a carrier, which may be at any moment
+			if !errors.Is(err, os.ErrExist) {
+				break
 			}
+			_ = e.Remove(own) // duplicate address detection of the kernel's address takes a second
+			err = e.Apply(own)
 		}
-		if err != nil {
-			return err
-		}
-		return ignore(e.Apply(kernel.Objects{own}), os.ErrExist)
+		return err
 	})
-}
-
-func ignore(err, what error) error {
-	if errors.Is(err, what) {
-		return nil
-	}
-	return err
 }
 
 // local returns the link-local address: RFC 4291, appendix A.

@@ -163,3 +163,10 @@ func (l *lease) missing() string {
 	}
 	return strings.Join(out, "; ")
 }
+
+func ignore(err, what error) error {
+	if errors.Is(err, what) {
+		return nil
+	}
+	return err
+}
