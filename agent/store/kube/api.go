@@ -124,51 +124,6 @@ func (s *Store) list(ctx context.Context, k *kind, name string, f func(*object))
 	}
 }
 
-// maxMessage is the maximum length of a condition's message, in bytes. The API allows more, but a person reads it.
-const maxMessage = 1000
-
-// SetNetworkReady sets the condition Ready of a Network, unless it is as wanted already. problem is why agents ignore the
-// network, or "".
-func (s *Store) SetNetworkReady(ctx context.Context, network, problem string) error {
-	k, err := s.kindOf(cluster.NetworksPrefix)
-	if err != nil {
-		return err
-	}
-	raw, err := s.client.Get().AbsPath(k.path, network).Do(ctx).Raw()
-	if err = convert(err); errors.Is(err, os.ErrNotExist) {
-		return nil // it was deleted meanwhile
-	}
-	var n struct {
-		metav1.ObjectMeta `json:"metadata"`
-		Status            struct {
-			Conditions []metav1.Condition `json:"conditions"`
-		} `json:"status"`
-	}
-	if err == nil {
-		err = json.Unmarshal(raw, &n)
-	}
-	if err != nil {
-		return err
-	}
-	c := metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Accepted", Message: "agents use the network", ObservedGeneration: n.Generation, LastTransitionTime: metav1.Now()}
-	if problem != "" {
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Ignored", problem[:min(len(problem), maxMessage)]
-	}
-	for _, old := range n.Status.Conditions {
-		if old.Type == c.Type && old.Status == c.Status && old.Message == c.Message && old.ObservedGeneration == c.ObservedGeneration {
-			return nil
-		}
-		if old.Type == c.Type && old.Status == c.Status {
-			c.LastTransitionTime = old.LastTransitionTime
-		}
-	}
-	body, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []metav1.Condition{c}}})
-	if err != nil {
-		return err
-	}
-	return convert(s.client.Patch(types.MergePatchType).AbsPath(k.path, network, "status").SetHeader("Accept", metadataOnly).Body(body).Do(ctx).Error())
-}
-
 // position returns the revision of a resource now.
 func (s *Store) position(ctx context.Context, k *kind) (int64, error) {
 	path := k.path

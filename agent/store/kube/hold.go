@@ -125,6 +125,9 @@ func (s *Store) Hold(ctx context.Context, key string, value []byte, _ time.Durat
 	if err != nil {
 		return nil, k.notCreated(store.Op{Key: key}, err)
 	}
+	s.mu.Lock()
+	s.created[revisionOf(made)] = number(made.ResourceVersion)
+	s.mu.Unlock()
 	ctx, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	s.held.Go(func() {

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -348,6 +349,9 @@ func testFlannel(t *testing.T, server *kubetest.Server) {
 func testNetworkReady(t *testing.T, server *kubetest.Server) {
 	s := open(t, server)
 	commit(t, s, put("networks/ready", `{"subnets":[{"cidr":"10.0.0.0/16"}]}`, 0))
+	if _, _, err := s.List(t.Context(), "networks/"); err != nil { // as an agent does, before it has a state to report
+		t.Fatal(err)
+	}
 	status := func() (out struct {
 		Metadata struct{ ResourceVersion string }
 		Status   struct {
@@ -387,6 +391,37 @@ func testNetworkReady(t *testing.T, server *kubetest.Server) {
 	}
 	if err := s.SetNetworkReady(t.Context(), "missing", ""); err != nil {
 		t.Errorf("a network that was deleted: %v", err)
+	}
+
+	// Another agent writes nothing if its list or its watch has the condition already.
+	other := open(t, server)
+	_, revision, err := other.List(t.Context(), "networks/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, problem := range []string{"its vni 7 belongs to network red", ""} {
+		if err := other.SetNetworkReady(t.Context(), "ready", problem); err != nil {
+			t.Fatal(err)
+		}
+		if now := status(); (now.Metadata.ResourceVersion == before) != (problem != "") {
+			t.Errorf("%q: revision %s after %s", problem, now.Metadata.ResourceVersion, before)
+		}
+	}
+	before = status().Metadata.ResourceVersion
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	third := open(t, server)
+	_ = third.Watch(ctx, "networks/", revision, func(b store.Batch) error {
+		if strconv.FormatInt(b.Revision, 10) == before {
+			stop()
+		}
+		return nil
+	})
+	if err := third.SetNetworkReady(t.Context(), "ready", ""); err != nil {
+		t.Fatal(err)
+	}
+	if now := status().Metadata.ResourceVersion; now != before {
+		t.Errorf("written again: revision %s after %s", now, before)
 	}
 }
 

@@ -30,6 +30,7 @@ type object struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              json.RawMessage `json:"spec"`
+	Status            json.RawMessage `json:"status,omitempty"` // the API ignores it in a write of the object
 }
 
 // kind says how the keys with a prefix are kept.

@@ -38,12 +38,14 @@ type Store struct {
 	kinds      []*kind
 	flannel    *cluster.FlannelAnnotations // nil: they are ignored
 
-	mu      sync.Mutex
-	lineage int64           // how often the API was found to be restored from a backup
-	listed  map[*kind]int64 // revisions of lists from which no watch has begun yet
-	closed  context.CancelFunc
-	life    context.Context
-	held    sync.WaitGroup
+	mu       sync.Mutex
+	lineage  int64                   // how often the API was found to be restored from a backup
+	listed   map[*kind]int64         // revisions of lists from which no watch has begun yet
+	created  map[int64]int64         // the API's revisions of sessions, by their own, from which no watch has begun yet
+	networks map[string]networkState // by name
+	closed   context.CancelFunc
+	life     context.Context
+	held     sync.WaitGroup
 }
 
 // Requests per second, and at once, that one agent sends at most.
@@ -58,7 +60,10 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{kinds: kinds(o.Namespace), listed: map[*kind]int64{}, parameters: runtime.NewParameterCodec(scheme)}
+	s := &Store{
+		kinds: kinds(o.Namespace), listed: map[*kind]int64{}, created: map[int64]int64{}, networks: map[string]networkState{},
+		parameters: runtime.NewParameterCodec(scheme),
+	}
 	if o.Flannel != "" {
 		s.flannel = cluster.NewFlannelAnnotations(o.Flannel)
 	}
@@ -216,6 +221,7 @@ func (s *Store) listKind(ctx context.Context, k *kind) (entries []store.Entry, r
 		return s.listNodes(ctx)
 	}
 	revision, err = s.list(ctx, k, "", func(o *object) {
+		s.noteNetwork(k, o, false)
 		if e, ok := k.entry(o); ok {
 			entries = append(entries, e)
 		}
@@ -277,18 +283,10 @@ func (s *Store) Watch(ctx context.Context, prefix string, after int64, f func(st
 		if name, err = k.name(prefix); err != nil {
 			return err
 		}
-		// The revision of a session is not one of the API's. So the watch begins with the present state.
-		now := store.Batch{}
-		if now.Revision, err = s.list(ctx, k, name, func(o *object) { now.Events = append(now.Events, k.batch(o, false).Events...) }); err != nil {
+		if after, err = s.sessionPosition(ctx, k, name, prefix, after, only); err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(now.Events, func(e store.Event) bool { return e.Key == prefix }) {
-			now.Events = append(now.Events, store.Event{Entry: store.Entry{Key: prefix}, Deleted: true})
-		}
-		after, listed = now.Revision, true
-		if err := only(now); err != nil {
-			return err
-		}
+		listed = true
 	}
 	for err == nil || errors.Is(err, errWatchEnded) {
 		if !listed {
@@ -304,10 +302,34 @@ func (s *Store) Watch(ctx context.Context, prefix string, after int64, f func(st
 			<-ctx.Done()
 			err = ctx.Err()
 		default:
-			err = s.watch(ctx, k, name, after, func(o *object, deleted bool) error { return only(k.batch(o, deleted)) })
+			err = s.watch(ctx, k, name, after, func(o *object, deleted bool) error {
+				s.noteNetwork(k, o, deleted)
+				return only(k.batch(o, deleted))
+			})
 		}
 	}
 	return cmp.Or(s.isOpen(), err)
+}
+
+// sessionPosition returns the API's revision from which to watch a session, whose own revision is not one of the API's:
+// that of its creation, for the first watch of a session of this store. Another watch begins with the present state.
+func (s *Store) sessionPosition(ctx context.Context, k *kind, name, key string, session int64, f func(store.Batch) error) (int64, error) {
+	s.mu.Lock()
+	at, known := s.created[session]
+	delete(s.created, session)
+	s.mu.Unlock()
+	if known {
+		return at, nil
+	}
+	now := store.Batch{}
+	var err error
+	if now.Revision, err = s.list(ctx, k, name, func(o *object) { now.Events = append(now.Events, k.batch(o, false).Events...) }); err != nil {
+		return 0, err
+	}
+	if !slices.ContainsFunc(now.Events, func(e store.Event) bool { return e.Key == key }) {
+		now.Events = append(now.Events, store.Event{Entry: store.Entry{Key: key}, Deleted: true})
+	}
+	return now.Revision, f(now)
 }
 
 // batch returns a change of an object, or of nothing but the revision.
