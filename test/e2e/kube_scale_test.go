@@ -40,6 +40,7 @@ type scaleRow struct {
 	Server    time.Duration // processor time of the API server from the start until it was at rest, above that of the same time before
 	Start     int           // requests until it was at rest
 	Requests  int           // requests while it rests
+	Restart   int           // requests while it ends, starts again and comes to rest
 	Watches   int           // open watches
 }
 
@@ -59,8 +60,8 @@ func TestKubernetesScale(t *testing.T) {
 		t.Run(size, func(t *testing.T) { rows = append(rows, scaleOf(t, p, size)...) })
 	}
 	for _, r := range rows {
-		t.Logf("%-9s %11s: joined after %v, %d kB, processor %v, API server %v, %d requests at the start, %d in %v at rest, %d watches",
-			r.Side, r.Size, r.Joined.Round(10*time.Millisecond), r.Memory, r.Processor, r.Server, r.Start, r.Requests, scaleRest, r.Watches)
+		t.Logf("%-9s %11s: joined after %v, %d kB, processor %v, API server %v, %d requests at the start, %d in %v at rest, %d at a restart, %d watches",
+			r.Side, r.Size, r.Joined.Round(10*time.Millisecond), r.Memory, r.Processor, r.Server, r.Start, r.Requests, scaleRest, r.Restart, r.Watches)
 	}
 }
 
@@ -155,27 +156,35 @@ func (c *cluster) measureSide(t *testing.T, n *host, side, size string, nodes in
 	if side == "flanneld" {
 		argv = []string{"env", "NODE_NAME=n0", "/mnt/e2e/flanneld", "--kube-subnet-mgr", "--kubeconfig-file=" + kubeConfig, "--iface=up0", "--net-config-path=/etc/kube-flannel/net-conf.json"}
 	}
+	start := func() string { return c.daemon(t, n, argv...) }
+	stop := func(pid string) { n.shell(t, "kill "+pid+"; while kill -0 "+pid+" 2>/dev/null; do sleep 0.1; done") }
 	before := c.requests(t, side)
 	idle := c.serverTime(t)
 	time.Sleep(scaleStart)
-	start, busy := time.Now(), c.serverTime(t)
-	pid := c.daemon(t, n, argv...)
+	began, busy := time.Now(), c.serverTime(t)
+	pid := start()
 	kerneltest.Within(t, 5*time.Minute, func() error {
 		if routes := strings.Count(n.shell(t, "ip route show"), "10."); routes < nodes-1 {
 			return fmt.Errorf("%s has %d routes", side, routes)
 		}
 		return nil
 	})
-	row.Joined = time.Since(start)
-	time.Sleep(scaleStart - time.Since(start))
+	row.Joined = time.Since(began)
+	time.Sleep(scaleStart - time.Since(began))
 	row.Server = c.serverTime(t) - busy - (busy - idle)
 	row.Memory, row.Processor = n.usage(t, pid)
 	started := c.requests(t, side)
 	row.Start = started.all - before.all
 	row.Watches = started.watches - before.watches
 	time.Sleep(scaleRest)
-	row.Requests = c.requests(t, side).all - started.all
-	n.shell(t, "kill "+pid+"; while kill -0 "+pid+" 2>/dev/null; do sleep 0.1; done; ip link show type vxlan | grep -o '^[0-9]*: [^:]*' | cut -d' ' -f2 | xargs -r -n1 ip link del; ip route flush proto 103 || true")
+	rested := c.requests(t, side)
+	row.Requests = rested.all - started.all
+	stop(pid)
+	pid = start()
+	time.Sleep(scaleStart)
+	row.Restart = c.requests(t, side).all - rested.all
+	stop(pid)
+	n.shell(t, "ip link show type vxlan | grep -o '^[0-9]*: [^:]*' | cut -d' ' -f2 | xargs -r -n1 ip link del; ip route flush proto 103 || true")
 	return row
 }
 

@@ -148,6 +148,7 @@ func (c *cluster) underLoad(t *testing.T, pods []kubePod, do func()) string {
 	for _, n := range c.hosts {
 		wantAllAnswer(t, n.onNode, "tcp", at(ip, webPort), pods)
 	}
+	refused := c.recordRefusals(t)
 	start := time.Now()
 	ends := []func() requestCounts{load(t, "nsenter", "--net="+c.wire.netns, "--", c.programs.probe, "repeat", "tcp", at(c.hosts[0].ip, webNodePort))}
 	for _, n := range c.hosts {
@@ -166,17 +167,21 @@ func (c *cluster) underLoad(t *testing.T, pods []kubePod, do func()) string {
 				x.Last.Sub(start).Round(time.Millisecond), start.Format("15:04:05.000"), e)
 		}
 	}
+	by := refused()
 	if requests < 100 || failed != 0 {
-		t.Errorf("%d of %d requests failed", failed, requests)
+		t.Errorf("%d of %d requests failed; connections were refused by:\n%s", failed, requests, by)
 	}
 	return fmt.Sprintf("%d requests, %d failed", requests, failed)
 }
 
 func rollingRestart(t *testing.T, c *cluster) string {
-	before := c.startWeb(t, lingerSeconds)
-	summary := c.underLoad(t, before, func() {
-		c.replaceWeb(t, before)
-	})
+	pods := c.startWeb(t, lingerSeconds)
+	summary := ""
+	for range rollouts(t) {
+		summary = c.underLoad(t, pods, func() { c.replaceWeb(t, pods) })
+		t.Log(summary)
+		pods = c.pods(t, "web")
+	}
 	return summary
 }
 
