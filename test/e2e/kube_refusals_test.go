@@ -43,7 +43,7 @@ func (c *cluster) recordRefusals(t *testing.T) (end func() string) {
 		t.Helper()
 		var all strings.Builder
 		for _, n := range c.hosts {
-			list := n.shell(t, "date; nft list sets table ip refusals; nft delete table ip refusals")
+			list := n.shell(t, "date; nft list table ip refusals; nft delete table ip refusals")
 			if !strings.Contains(list, fmt.Sprintf("%s . %d . %s", n.ip, closedPort, n.ip)) {
 				t.Errorf("%s did not record that its closed port refused a connection:\n%s", n.name, list)
 			}
