@@ -31,14 +31,15 @@ type suite struct {
 	run string // pattern; "" means all
 	on  string // kernel series; "" means every one
 
-	always bool // run all its tests, even with -lacking
+	allOn string // kernel series in which all its tests run with -lacking
 }
 
 // suites returns the default tests. A guest takes five to sixteen times as long, so these are only the tests that use
-// the kernel directly, the scenarios, and tests of features that this machine's kernel may lack.
+// the kernel directly, the scenarios, and tests of features that this machine's kernel may lack. With -lacking, all tests
+// that use the kernel directly run in the oldest kernel only.
 func suites() []suite {
 	return []suite{
-		{pkg: module + "kernel/...", always: true},
+		{pkg: module + "kernel/...", allOn: "6.1"},
 		{pkg: module + "plugins/link"},
 		{pkg: module + "plugins/chain"},
 		{pkg: module + "docker", run: "^TestTypes$", on: "6.12"},
@@ -79,7 +80,8 @@ func (r *runner) suites() (list []suite, _ error) {
 	return skippedOnly(suites(), records), err
 }
 
-// skippedOnly returns suites with only the tests that every kernel has skipped so far, and the suites that always run.
+// skippedOnly returns suites with only the tests that every kernel has skipped so far. A suite with allOn runs all its
+// tests in that kernel, and the skipped ones in the others.
 func skippedOnly(list []suite, records []kerneltest.Record) (out []suite) {
 	ran, skipped := map[string]bool{}, map[string]kerneltest.Record{}
 	for _, r := range records {
@@ -91,23 +93,41 @@ func skippedOnly(list []suite, records []kerneltest.Record) (out []suite) {
 		skipped[id] = r
 	}
 	for _, s := range list {
-		var names []string
+		names := map[string][]string{} // by package
 		for _, id := range slices.Sorted(maps.Keys(skipped)) {
-			if r := skipped[id]; !ran[id] && r.Package == s.pkg && s.matches(r.Test) {
-				names = append(names, exactPattern(r.Test))
+			if r := skipped[id]; !ran[id] && s.matches(r.Package, r.Test) {
+				names[r.Package] = append(names[r.Package], exactPattern(r.Test))
 			}
 		}
-		if s.always {
-			out = append(out, s)
-		} else if len(names) > 0 {
-			out = append(out, suite{pkg: s.pkg, run: strings.Join(names, "|"), on: s.on})
+		on := []string{s.on}
+		if s.allOn != "" {
+			out = append(out, suite{pkg: s.pkg, on: s.allOn})
+			on = otherThan(s.allOn)
+		}
+		for _, pkg := range slices.Sorted(maps.Keys(names)) {
+			for _, k := range on {
+				out = append(out, suite{pkg: pkg, run: strings.Join(names[pkg], "|"), on: k})
+			}
 		}
 	}
 	return out
 }
 
-// matches reports whether go test would run a test of the suite's package.
-func (s suite) matches(test string) bool {
+// otherThan returns the kernel series without one.
+func otherThan(series string) (out []string) {
+	for _, k := range kernels() {
+		if k.series != series {
+			out = append(out, k.series)
+		}
+	}
+	return out
+}
+
+// matches reports whether go test would run a test of a package for the suite.
+func (s suite) matches(pkg, test string) bool {
+	if below, ok := strings.CutSuffix(s.pkg, "/..."); pkg != s.pkg && (!ok || !strings.HasPrefix(pkg+"/", below+"/")) {
+		return false
+	}
 	names := strings.Split(test, "/")
 	for i, pattern := range strings.Split(s.run, "/") {
 		if i < len(names) && !regexp.MustCompile(pattern).MatchString(names[i]) {

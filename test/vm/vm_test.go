@@ -121,16 +121,19 @@ func TestSkippedTestsRunInGuest(t *testing.T) {
 		return kerneltest.Record{Feature: "f", Package: pkg, Test: test, Where: where, Ran: ran}
 	}
 	got := skippedOnly([]suite{
-		{pkg: "engine/...", always: true},
+		{pkg: "engine/...", allOn: "6.1"},
 		{pkg: "scenario", run: "^(TestA|TestB)$"},
 		{pkg: "scenario", run: "^TestFused$/^(x|y)$", on: "6.12"},
 		{pkg: "idle", run: "^TestA$"},
 	}, []kerneltest.Record{
 		r("scenario", "TestA/x.y", "host", false), r("scenario", "TestA/z", "host", true), r("scenario", "TestA/w", "host", false), r("scenario", "TestA/w", "6.12", true),
 		r("scenario", "TestB", "host", false), r("scenario", "TestFused/x", "host", false), r("scenario", "TestFused/q", "host", false), r("idle", "TestA", "host", true),
+		r("engine", "TestA", "host", false), r("engine/nft", "TestB", "host", false), r("engine/nft", "TestC", "host", true), r("engines", "TestD", "host", false),
 	})
 	want := []suite{
-		{pkg: "engine/...", always: true},
+		{pkg: "engine/...", on: "6.1"},
+		{pkg: "engine", run: "^TestA$", on: "6.12"},
+		{pkg: "engine/nft", run: "^TestB$", on: "6.12"},
 		{pkg: "scenario", run: `^TestA$/^x\.y$|^TestB$`},
 		{pkg: "scenario", run: "^TestFused$/^x$", on: "6.12"},
 	}
