@@ -38,6 +38,7 @@ func TestPodNetworks(t *testing.T) {
 		{"network policy in isolated networks", policyInIsolatedNetworks},
 		{"isolated networks on two nodes", isolatedNetworks},
 		{"a definition that is created after the pod", laterDefinition},
+		{"devices of a device plugin", devicesOfPods},
 		{"without agents", networksWithoutAgents},
 		{"containerd and kubelet killed", networksAfterKill},
 		{"from Multus and back", switchToMultusAndBack},
@@ -82,7 +83,13 @@ func (c *cluster) severalPod(t *testing.T, name, networks string, n *kubeNode) (
 
 func (c *cluster) startSeveral(t *testing.T, name, networks string, n *kubeNode) {
 	t.Helper()
-	values := map[string]string{"NAME": name, "NETWORKS": networks, "NODE": n.name, "IMAGE": imageName}
+	c.startWithLimits(t, name, networks, "{}", n)
+}
+
+// startWithLimits starts a pod with networks and with limits of resources.
+func (c *cluster) startWithLimits(t *testing.T, name, networks, limits string, n *kubeNode) {
+	t.Helper()
+	values := map[string]string{"NAME": name, "NETWORKS": networks, "LIMITS": limits, "NODE": n.name, "IMAGE": imageName}
 	c.control.write(t, "/run/"+name+".yaml", fill(t, "several.yaml", values))
 	c.mustKubectl(t, "apply", "-f", "/run/"+name+".yaml")
 }
