@@ -160,23 +160,50 @@ func restartAgents(t *testing.T, c *cluster) string {
 	return summary + "; the new agents changed nothing in the kernel"
 }
 
-// rolloutWithoutAgents replaces all pods of a service while no agent runs.
+// rolloutWithoutAgents replaces all pods of a service while no agent runs. With network policy, the new pods wait for the
+// agents, and the old ones serve meanwhile.
 func rolloutWithoutAgents(t *testing.T, c *cluster) string {
 	pods := c.startWeb(t, lingerSeconds)
 	t.Cleanup(func() { c.applyAgents(t) })
 	summary := c.underLoad(t, pods, func() {
-		c.agents(t, "delete", "daemonset", c.agentName(), "--cascade=foreground")
-		kerneltest.Within(t, 30*time.Second, func() error {
-			if left := c.agentPods(t); len(left) != 0 {
-				return fmt.Errorf("agents still exist: %v", left)
-			}
-			return nil
-		})
-		c.replaceWeb(t, pods)
+		c.deleteAgents(t)
+		if c.network == kubernetesAgent {
+			c.mustKubectl(t, "rollout", "restart", "deployment/web")
+			c.waitForRefusal(t)
+			c.applyAgents(t)
+			c.waitForRollout(t)
+			kerneltest.Within(t, time.Minute, func() error { return c.gone(t, pods) })
+		} else {
+			c.replaceWeb(t, pods)
+			c.applyAgents(t)
+		}
 	})
-	c.applyAgents(t)
 	c.wantNoChanges(t)
 	return summary
+}
+
+// deleteAgents deletes the DaemonSet and waits until no agent runs.
+func (c *cluster) deleteAgents(t *testing.T) {
+	t.Helper()
+	c.agents(t, "delete", "daemonset", c.agentName(), "--cascade=foreground")
+	kerneltest.Within(t, 30*time.Second, func() error {
+		if left := c.agentPods(t); len(left) != 0 {
+			return fmt.Errorf("agents still exist: %v", left)
+		}
+		return nil
+	})
+}
+
+// waitForRefusal waits until a plugin has refused to start a pod, because it cannot reach the agent.
+func (c *cluster) waitForRefusal(t *testing.T) {
+	t.Helper()
+	kerneltest.Within(t, time.Minute, func() error {
+		out, err := c.kubectl("get", "events", "--field-selector=reason=FailedCreatePodSandBox", "-o", "jsonpath={.items[*].message}")
+		if err == nil && !strings.Contains(out, "fairlead-policy: network policy of pod") {
+			err = fmt.Errorf("no pod waits for the agent: %s", out)
+		}
+		return err
+	})
 }
 
 // wantNoChanges fails the case if the new agents changed anything in the kernel.

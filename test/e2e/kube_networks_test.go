@@ -50,11 +50,7 @@ func TestPodNetworks(t *testing.T) {
 // setPodNetworks applies the manifest with podNetworks.enabled, and waits until each node has the new configuration.
 func (c *cluster) setPodNetworks(t *testing.T, enabled bool) {
 	t.Helper()
-	c.renderAgents(t, kubernetes.Values{
-		"podNetworks":      map[string]any{"enabled": enabled},
-		"isolatedNetworks": true,
-		"network":          map[string]any{"subnets": []any{map[string]any{"cidr": podRange, "assign": "podCIDR"}}},
-	})
+	c.renderAgents(t, podNetworkValues(enabled))
 	c.applyAgents(t)
 	for _, n := range c.hosts {
 		kerneltest.Within(t, time.Minute, func() error {
@@ -64,6 +60,15 @@ func (c *cluster) setPodNetworks(t *testing.T, enabled bool) {
 			}
 			return err
 		})
+	}
+}
+
+// podNetworkValues returns the values of the manifest with and without podNetworks.
+func podNetworkValues(enabled bool) kubernetes.Values {
+	return kubernetes.Values{
+		"podNetworks":      map[string]any{"enabled": enabled},
+		"isolatedNetworks": true,
+		"network":          map[string]any{"subnets": []any{map[string]any{"cidr": podRange, "assign": "podCIDR"}}},
 	}
 }
 
@@ -253,29 +258,35 @@ func laterDefinition(t *testing.T, c *cluster) {
 	c.deleteSeveral(t, "early")
 }
 
-// networksWithoutAgents starts and deletes pods while no agent runs. The annotation comes with the agents.
+// networksWithoutAgents starts and deletes pods while no agent runs. With network policy, a pod waits for the agent. The
+// annotation comes with the agents.
 func networksWithoutAgents(t *testing.T, c *cluster) {
 	n := c.hosts[0]
+	t.Cleanup(func() { c.setPodNetworks(t, true) })
 	c.severalPod(t, "before", "lan,back", n)
-	t.Cleanup(func() { c.applyAgents(t) })
-	c.agents(t, "delete", "daemonset", c.agentName(), "--cascade=foreground")
-	kerneltest.Within(t, 30*time.Second, func() error {
-		if left := c.agentPods(t); len(left) != 0 {
-			return fmt.Errorf("agents still exist: %v", left)
-		}
-		return nil
-	})
+	c.deleteAgents(t)
 	c.deleteSeveral(t, "before")
 	c.startSeveral(t, "meanwhile", "lan,back", n)
-	c.mustKubectl(t, "wait", "--for=condition=Ready", "pod/meanwhile", "--timeout=90s")
+	c.waitForRefusal(t)
+	c.applyAgents(t)
+	c.waitForSeveral(t, "meanwhile")
+
+	values := podNetworkValues(true)
+	values["policy"] = map[string]any{"enabled": false}
+	c.renderAgents(t, values)
+	c.applyAgents(t)
+	c.deleteAgents(t)
+	c.deleteSeveral(t, "meanwhile")
+	c.startSeveral(t, "without", "lan,back", n)
+	c.mustKubectl(t, "wait", "--for=condition=Ready", "pod/without", "--timeout=90s")
 	c.startSeveral(t, "short", "lan", n)
 	c.mustKubectl(t, "wait", "--for=condition=Ready", "pod/short", "--timeout=90s")
 	c.mustKubectl(t, "delete", "pod", "short", "--wait=true", "--timeout=60s")
 	c.applyAgents(t)
-	if list := c.networkStatus(t, "meanwhile"); len(list) != 3 {
+	if list := c.networkStatus(t, "without"); len(list) != 3 {
 		t.Errorf("network-status has %+v", list)
 	}
-	c.deleteSeveral(t, "meanwhile")
+	c.deleteSeveral(t, "without")
 }
 
 // networksAfterKill kills containerd and the kubelet while a pod starts. Afterwards the pod starts, and leaves nothing.
