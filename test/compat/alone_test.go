@@ -32,7 +32,7 @@ func (t transcript) aloneProblems() (problems []string) {
 			}
 		case slices.Contains([]string{"check", "del", "gc", "status"}, verb) && e.text != "success":
 			problem(e, "want success")
-		case verb == "from" && e.text == "no answer":
+		case verb == "from" && e.text == noAnswer:
 			problem(e, "want an answer")
 		case strings.HasPrefix(e.title, "deleted: namespace "):
 			if before, ok := texts[beforeStep+strings.TrimPrefix(e.title, "deleted: namespace ")]; ok && e.text != before {

@@ -125,9 +125,11 @@ func answer(c net.PacketConn) {
 // address detection is over, and a lost SYN is sent again after 1 and 3 seconds.
 func answerTimeout() time.Duration { return kerneltest.Slow(5 * time.Second) }
 
-// dial sends hello and returns the answer: the peer that the server saw, or "no answer".
+const noAnswer = "no answer"
+
+// dial sends hello and returns the answer: the peer that the server saw, or noAnswer.
 func (h *host) dial(from, network, addr string) string {
-	answer := "no answer"
+	answer := noAnswer
 	err := kerneltest.Inside(h.Netns[from], func() error {
 		c, err := net.DialTimeout(network, addr, answerTimeout())
 		if err != nil {

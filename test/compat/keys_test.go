@@ -94,7 +94,7 @@ func (k keyCase) recordOnce(t testing.TB, s side) *recorder {
 		k.meanwhile(r)
 	}
 	for _, p := range k.probes {
-		r.note("from "+p.from+" to "+p.network+" "+p.addr, h.dial(p.from, p.network, p.addr))
+		r.probe(p)
 	}
 	do("del")
 	r.recordState("deleted", append(names, "host")...)

@@ -25,7 +25,7 @@ func switchNode(t *testing.T, first side) {
 	}
 	for _, from := range []string{"host", "a", "b"} {
 		for _, to := range []string{"10.1.0.4:80", "10.1.0.5:80"} {
-			if answer := h.dial(from, "tcp", to); answer == "no answer" {
+			if answer := h.dial(from, "tcp", to); answer == noAnswer {
 				t.Errorf("%s does not reach %s", from, to)
 			}
 		}
