@@ -195,7 +195,7 @@ func strangersRefused(t *testing.T, c *cluster) string {
 		{"deletion of the network", false, []string{"delete", "networks.fairlead.io", "default"}},
 		{"a block for another node", false, []string{"create", "-f", "/run/block.yaml"}},
 		{"secrets", false, []string{"get", "secrets", "-A"}},
-		{"pods of another namespace", false, []string{"-n", "kube-system", "delete", "pods", "--all"}},
+		{"deletion of the agents", false, []string{"-n", "fairlead-system", "delete", "pods", "--all"}},
 	} {
 		c.control.write(t, "/run/block.yaml", `{"apiVersion": "fairlead.io/v1alpha1", "kind": "IPBlock", "metadata": {"name": "default.10.250.0.0-26"},
 			"spec": {"network": "default", "cidr": "10.250.0.0/26", "subnet": "10.250.0.0/16", "node": "`+other.name+`"}}`)
