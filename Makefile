@@ -77,7 +77,7 @@ test-vm: ## run tests of features that this kernel may lack in Debian's kernels 
 	go run ./test/vm $(if $(K),-kernel $(K))
 
 race: ## run the tests under the race detector (several minutes)
-	@sh test/install-packages $(TEST_NEEDS) gcc:gcc
+	@sh test/install-packages $(TEST_NEEDS) 'gcc:gcc libc6-dev'
 	CGO_ENABLED=1 go test -race -timeout 60m ./...
 
 stress: ## run each package's tests RUNS=30 times while stress-ng keeps all processors busy (PACKAGE=./kernel/... for some; hours; resumes; needs root)
@@ -192,8 +192,8 @@ compat: ## compare with the reference plugins in both directions; writes docs/co
 	UPDATE=1 FAIRLEAD_BOUNDARIES=all FAIRLEAD_RANDOM=400 FAIRLEAD_SEED=$$(date +%s) go test -timeout 30m ./test/compat
 	UPDATE=1 FAIRLEAD_BOUNDARIES=all go run ./test/vm -kernel 6.12 -timeout 90m -write docs -run '^(TestCompatibility|TestBoundaries)$$/^case$$/^features$$' ./test/compat
 
-e2e: ## real containers under containerd 1.6 and 2.3, Podman and nerdctl, every case; writes docs/runtimes.md (CLIENT=Podman for one; builds two of them once; needs root)
-	@sh test/install-packages $(TEST_NEEDS)
+e2e: ## real containers under containerd 1.6 and 2.3, CRI-O, Podman and nerdctl, every case; writes docs/runtimes.md (CLIENT=Podman for one; builds three of them once; needs root)
+	@sh test/install-packages $(TEST_NEEDS) 'gcc:gcc libc6-dev'
 	UPDATE=1 FAIRLEAD_E2E=all go test -count=1 -timeout 30m -run '^Test(Runtimes|SwitchAndBack)$$/client/$(CLIENT)' ./test/e2e
 	go test -count=1 -run '^Test.*Page$$' ./test/e2e
 

@@ -89,6 +89,18 @@ func recordsPluginCalls(t *testing.T, s *suite) {
 			return nil
 		})
 	}
+	if c, ok := s.client.(interface{ callsAtStart() []string }); ok {
+		if err := s.kill(); err != nil {
+			t.Fatal(err)
+		}
+		s.relaunch(t)
+		atStart := s.takeCalls(t)
+		for _, command := range c.callsAtStart() {
+			if !hasCall(atStart, command) {
+				t.Errorf("no %s at the start: %v", command, atStart)
+			}
+		}
+	}
 	for a, command := range map[feature]string{callsStatus: "STATUS", callsGC: "GC"} {
 		if hasCall(all, command) != (s.unsupported(a) == "") {
 			t.Errorf("calls %s: %v; documented as unsupported: %q", command, hasCall(all, command), s.unsupported(a))

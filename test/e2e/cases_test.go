@@ -23,12 +23,12 @@ func scenarios() []scenario {
 		{"addresses", nil, false, hasAddresses},
 		{"pod to pod", nil, false, podToPod},
 		{"pod to host and outside", nil, false, toHostAndOut},
-		{"host ports", nil, false, hostPorts},
-		{"UDP host port, target replaced", nil, false, udpReplaced},
-		{"UDP host port, target restarted", nil, false, udpRestarted},
+		{"host ports", []feature{hostPorts}, false, publishedPorts},
+		{"UDP host port, target replaced", []feature{hostPorts}, false, udpReplaced},
+		{"UDP host port, target restarted", []feature{hostPorts}, false, udpRestarted},
 		{"fixed address", []feature{fixedIP}, false, fixedAddress},
 		{"fixed hardware address", []feature{fixedMAC}, false, fixedHardwareAddress},
-		{"several networks", nil, false, severalNetworks},
+		{"several networks", []feature{moreNetworks}, false, severalNetworks},
 		{"bandwidth set for the pod", []feature{podBandwidth}, true, podBandwidthLimit},
 		{"bandwidth set in the list", []feature{chooseNetwork}, true, listBandwidthLimit},
 		{"restart", nil, false, containerRestart},
@@ -76,7 +76,7 @@ func tcpAndUDP(host int) []port {
 	return []port{{host, servePort, "tcp"}, {host, servePort, "udp"}}
 }
 
-func hostPorts(t *testing.T, s *suite) {
+func publishedPorts(t *testing.T, s *suite) {
 	ctr, other := s.run(t, pod{ports: tcpAndUDP(18080)}), s.run(t, pod{})
 	for _, network := range []string{"tcp", "udp"} {
 		wantAnswer(t, s.fromOutside, network, at(hostV4, 18080), ctr.name, outsideV4)

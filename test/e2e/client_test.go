@@ -42,6 +42,8 @@ type feature string
 const (
 	fixedIP       feature = "a fixed address"
 	fixedMAC      feature = "a fixed hardware address"
+	hostPorts     feature = "host ports by a CNI plugin"
+	moreNetworks  feature = "several networks for a pod"
 	podBandwidth  feature = "a bandwidth limit per pod"
 	chooseNetwork feature = "networks chosen for a pod"
 	callsStatus   feature = "STATUS"

@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -29,9 +27,7 @@ type containerd struct {
 	callsStatus bool // whether it calls STATUS
 	networks    int  // networks per pod
 
-	host *host
-	pid  string
-	cri  *criConn
+	criRuntime
 }
 
 // containerd16 returns the containerd of Debian 12.
@@ -72,7 +68,7 @@ func (c *containerd) version() (string, error) {
 	var v struct {
 		Version string `json:"runtime_version"`
 	}
-	err := c.cri.call("Version", object{}, &v)
+	err := c.conn.call("Version", object{}, &v)
 	return v.Version, err
 }
 
@@ -111,7 +107,7 @@ func (c *containerd) start(t *testing.T, h *host) {
 		return map[string]string{"IMAGE": imageName, "NETWORKS": strconv.Itoa(c.networks)}[key]
 	}))
 	c.launch(t)
-	t.Cleanup(func() { c.cri.close() })
+	t.Cleanup(func() { c.conn.close() })
 	if _, err := h.run(c.program("ctr"), "-n", "k8s.io", "images", "import", "/mnt/e2e/image.tar"); err != nil {
 		t.Fatal(err)
 	}
@@ -127,132 +123,18 @@ func (c *containerd) start(t *testing.T, h *host) {
 func (c *containerd) program(name string) string { return filepath.Join(c.bin, name) }
 
 func (c *containerd) relaunch(t *testing.T) {
-	c.cri.close()
+	c.conn.close()
 	c.launch(t)
 }
 
 // launch starts the daemon and waits until it answers and reports a network.
 func (c *containerd) launch(t *testing.T) {
 	c.pid = c.host.daemon(t, containerdLog, "env", "PATH="+c.bin+":"+os.Getenv("PATH"), c.program("containerd"), "--log-level", "info")
-	c.cri = dialCRI(t, c.programs.cri, c.host.path(containerdSocket))
+	c.conn = dialCRI(t, c.programs.cri, c.host.path(containerdSocket))
 	kerneltest.Within(t, 20*time.Second, func() error {
 		if _, err := os.Stat(c.host.path(containerdSocket)); err != nil {
 			return err
 		}
 		return c.status()
 	})
-}
-
-// status requests the runtime's status, as kubelet does every few seconds.
-func (c *containerd) status() error {
-	var s struct {
-		Status struct {
-			Conditions []struct {
-				Type   string `json:"type"`
-				Status bool   `json:"status"`
-				Reason string `json:"message"`
-			} `json:"conditions"`
-		} `json:"status"`
-	}
-	if err := c.cri.call("Status", object{}, &s); err != nil {
-		return err
-	}
-	for _, cond := range s.Status.Conditions {
-		if ready := cond.Type == "RuntimeReady" || cond.Type == "NetworkReady"; ready && !cond.Status {
-			return fmt.Errorf("%s is false: %s", cond.Type, cond.Reason)
-		}
-	}
-	return nil
-}
-
-func (c *containerd) kill() error {
-	_, err := c.host.run("kill", "-9", c.pid)
-	return err
-}
-
-// sandboxConfig returns the CRI configuration of a pod.
-func (c *containerd) sandboxConfig(p pod) object {
-	config := object{
-		"metadata": object{"name": p.name, "namespace": "e2e", "uid": p.name}, "hostname": p.name, "log_directory": "/var/log/pods",
-		"linux": object{"cgroup_parent": c.host.cgroup()},
-	}
-	var ports []object
-	for _, m := range p.ports {
-		ports = append(ports, object{"protocol": map[string]int{"tcp": 0, "udp": 1}[m.protocol], "container_port": m.pod, "host_port": m.host})
-	}
-	config["port_mappings"] = ports
-	if p.rate != 0 {
-		rate := strconv.Itoa(p.rate)
-		config["annotations"] = object{"kubernetes.io/ingress-bandwidth": rate, "kubernetes.io/egress-bandwidth": rate}
-	}
-	return config
-}
-
-func (c *containerd) run(p pod) (*container, error) {
-	created := &container{pod: p}
-	var sandbox struct {
-		ID string `json:"pod_sandbox_id"`
-	}
-	if err := c.cri.call("RunPodSandbox", object{"config": c.sandboxConfig(p)}, &sandbox); err != nil {
-		return created, err
-	}
-	created.sandbox = sandbox.ID
-	return created, c.create(created)
-}
-
-// create creates and starts the container in an existing sandbox.
-func (c *containerd) create(ctr *container) error {
-	var created struct {
-		ID string `json:"container_id"`
-	}
-	err := c.cri.call("CreateContainer", object{"pod_sandbox_id": ctr.sandbox, "sandbox_config": c.sandboxConfig(ctr.pod), "config": object{
-		"metadata": object{"name": "probe"}, "image": object{"image": imageName}, "command": serveCommand(), "log_path": ctr.name, "linux": object{},
-	}}, &created)
-	if err != nil {
-		return err
-	}
-	ctr.id = created.ID
-	return c.cri.call("StartContainer", object{"container_id": ctr.id}, nil)
-}
-
-func (c *containerd) exec(ctr *container, argv ...string) (string, error) {
-	var done struct {
-		Stdout []byte `json:"stdout"`
-		Stderr []byte `json:"stderr"`
-		Exit   int    `json:"exit_code"`
-	}
-	if err := c.cri.call("ExecSync", object{"container_id": ctr.id, "cmd": argv, "timeout": 60}, &done); err != nil {
-		return "", err
-	}
-	if done.Exit != 0 {
-		return string(done.Stdout), fmt.Errorf("%v in %s: exit code %d: %s", argv, ctr.name, done.Exit, done.Stderr)
-	}
-	return string(done.Stdout), nil
-}
-
-// restart replaces the container in the existing sandbox, as kubelet does.
-func (c *containerd) restart(ctr *container) error {
-	err := c.cri.call("StopContainer", object{"container_id": ctr.id, "timeout": 5}, nil)
-	err = errors.Join(err, c.cri.call("RemoveContainer", object{"container_id": ctr.id}, nil))
-	return errors.Join(err, c.create(ctr))
-}
-
-func (c *containerd) remove(ctr *container) error { return c.removeSandbox(ctr.sandbox) }
-
-func (c *containerd) removeSandbox(id string) error {
-	request := object{"pod_sandbox_id": id}
-	return errors.Join(c.cri.call("StopPodSandbox", request, nil), c.cri.call("RemovePodSandbox", request, nil))
-}
-
-func (c *containerd) removeAll() error {
-	var all struct {
-		Items []struct {
-			ID string `json:"id"`
-		} `json:"items"`
-	}
-	err := c.cri.call("ListPodSandbox", object{}, &all)
-	for _, s := range all.Items {
-		err = errors.Join(err, c.removeSandbox(s.ID))
-	}
-	return err
 }

@@ -36,6 +36,7 @@ func clients(p programs) map[string]func(*testing.T) client {
 	}
 	if os.Getenv(allVariable) != "" {
 		all["containerd 2.3"] = func(t *testing.T) client { return containerd23(t, p) }
+		all["CRI-O"] = func(t *testing.T) client { return newCRIO(t, p) }
 		all["nerdctl"] = func(t *testing.T) client { return newNerdctl(t, p) }
 	}
 	return all
