@@ -7,12 +7,15 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/agent/podstate"
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/invoke"
 	"github.com/fairlead/fairlead/cni/rawjson"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/plugin"
+	chained "github.com/fairlead/fairlead/plugins/chain"
 	"github.com/fairlead/fairlead/skel"
 )
 
@@ -90,15 +93,11 @@ func (c chain) together(ctx context.Context, verb string, args *skel.CmdArgs) ([
 // plugins, as far as they are Fairlead's.
 func (c chain) del(ctx context.Context, args *skel.CmdArgs) error {
 	if conf, err := rawjson.ParseObject(args.StdinData); err == nil && isShortened(conf) {
-		owner := kernel.Owner{Network: conf.String("name"), ContainerID: args.ContainerID, IfName: args.IfName}
-		record, err := attach.Open("").Read(owner)
-		if errors.Is(err, fs.ErrNotExist) || err == nil && len(record.Parts) == 0 {
-			return nil
-		}
-		if err != nil {
+		plugins, err := attachedPlugins(kernel.Owner{Network: conf.String("name"), ContainerID: args.ContainerID, IfName: args.IfName})
+		if err != nil || plugins == nil {
 			return err
 		}
-		setPlugins(conf, pluginsOfRecord(record))
+		setPlugins(conf, plugins)
 		conf.Delete("ipam") // empty objects, which would replace those of the plugins
 		conf.Delete("dns")
 		again := *args
@@ -115,19 +114,33 @@ func isShortened(conf *rawjson.Object) bool {
 	return !found
 }
 
-// pluginsOfRecord returns the configurations that DEL needs to undo an attachment.
-func pluginsOfRecord(r *attach.Record) (out [][]byte) {
-	for _, p := range r.Parts {
+// attachedPlugins returns the configurations that DEL needs to undo an attachment, or nil if there is nothing to undo.
+// fairlead-policy has no part in the record.
+func attachedPlugins(owner kernel.Owner) (out [][]byte, err error) {
+	record, err := attach.Open("").Read(owner)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	add := func(pluginType, ipamType string) {
 		o, _ := rawjson.ParseObject([]byte("{}"))
-		o.SetString("type", p.Plugin)
-		if p.IPAM != "" {
+		o.SetString("type", pluginType)
+		if ipamType != "" {
 			ipam, _ := rawjson.ParseObject([]byte("{}"))
-			ipam.SetString("type", p.IPAM)
+			ipam.SetString("type", ipamType)
 			o.Set("ipam", ipam.Bytes())
 		}
 		out = append(out, o.Bytes())
 	}
-	return out
+	if err == nil {
+		for _, p := range record.Parts {
+			add(p.Plugin, p.IPAM)
+		}
+	}
+	key := podstate.Key{ContainerID: owner.ContainerID, IfName: owner.IfName}
+	if _, err := podstate.Open(local.Open("", "")).Endpoint(key); !errors.Is(err, fs.ErrNotExist) {
+		add(chained.PolicyType, "")
+	}
+	return out, nil
 }
 
 func (c chain) gc(ctx context.Context, args *skel.CmdArgs) error {

@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead/fairlead/agent/podstate"
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/skel"
 )
@@ -347,6 +348,23 @@ func TestDelWithoutPlugins(t *testing.T) {
 		wantCalls(t, calls, `DEL eth0 "name":`, `DEL eth0 "ipam":{"type":"pool"}`)
 		if strings.Contains(calls[0], "ipam") {
 			t.Errorf("a plugin without IPAM got %s", calls[0])
+		}
+	}
+
+	// The record has no part of fairlead-policy, and may be gone before its endpoint.
+	h.file(filepath.Join(h.bin, "fairlead-policy"), fmt.Sprintf(logging, h.log))
+	if err := h.state.WriteEndpoint(&podstate.Endpoint{Network: "pods", ContainerID: "c", IfName: "eth0"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range [][]string{{`"type":"fairlead-policy"`, `"type":"one"`, `"type":"one"`}, {`"type":"fairlead-policy"`}} {
+		for _, f := range funcs {
+			if err := f.Del(t.Context(), args); err != nil {
+				t.Error(err)
+			}
+			wantCalls(t, h.calls(), want...)
+		}
+		if err := records.Remove(kernel.Owner{Network: "pods", ContainerID: "c", IfName: "eth0"}); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
