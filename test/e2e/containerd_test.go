@@ -64,14 +64,6 @@ func (c *containerd) withNetworks(n int) client {
 func (c *containerd) name() string { return c.label }
 func (c *containerd) spec() string { return c.newest }
 
-func (c *containerd) version() (string, error) {
-	var v struct {
-		Version string `json:"runtime_version"`
-	}
-	err := c.conn.call("Version", object{}, &v)
-	return v.Version, err
-}
-
 func (c *containerd) binds() map[string]string {
 	binds := map[string]string{c.plugin: "/opt/cni/bin", c.dir: "/mnt/e2e"}
 	if c.machineDir != "" {

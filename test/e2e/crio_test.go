@@ -46,14 +46,6 @@ func newCRIO(t *testing.T, p programs) *crio {
 func (c *crio) name() string { return "CRI-O" }
 func (c *crio) spec() string { return "1.1.0" }
 
-func (c *crio) version() (string, error) {
-	var v struct {
-		Version string `json:"runtime_version"`
-	}
-	err := c.conn.call("Version", object{}, &v)
-	return v.Version, err
-}
-
 func (c *crio) binds() map[string]string {
 	return map[string]string{c.plugin: "/opt/cni/bin", c.dir: "/mnt/e2e", c.bin: "/opt/crio"}
 }

@@ -13,6 +13,14 @@ type criRuntime struct {
 	conn *criConn
 }
 
+func (c *criRuntime) version() (string, error) {
+	var v struct {
+		Version string `json:"runtime_version"`
+	}
+	err := c.conn.call("Version", object{}, &v)
+	return v.Version, err
+}
+
 // status requests the runtime's status, as kubelet does every few seconds.
 func (c *criRuntime) status() error {
 	var s struct {
