@@ -107,15 +107,14 @@ func (l *link) prepare(v6 bool) error {
 			return err
 		}
 		own := kernel.Objects{&kernel.Addr{In: kernel.Container, Link: l.name, Prefix: netip.PrefixFrom(l.local(), 64)}}
-		err := e.Apply(own)
-		for range 5 { // the kernel adds its own address when the link gets a carrier, which may be at any moment
-			if !errors.Is(err, os.ErrExist) {
-				break
+		// The kernel adds its own address when the link gets a carrier, which may be at any moment.
+		for tries := 1; ; tries++ {
+			err := e.Apply(own)
+			if tries > 5 || !errors.Is(err, os.ErrExist) {
+				return err
 			}
-			_ = e.Remove(own) // duplicate address detection of the kernel's address takes a second
-			err = e.Apply(own)
+			_ = e.Remove(own) // its duplicate address detection takes a second
 		}
-		return err
 	})
 }
 
