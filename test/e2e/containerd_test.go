@@ -74,10 +74,6 @@ func (c *containerd) binds() map[string]string {
 
 func (c *containerd) unsupported(a feature) string {
 	switch a {
-	case fixedIP, fixedMAC:
-		return "CRI has no field for " + string(a)
-	case chooseNetwork:
-		return "CRI gives every pod the node's networks"
 	case callsStatus:
 		if !c.callsStatus {
 			return "it supports CNI 1.0.0 at most"
@@ -85,7 +81,7 @@ func (c *containerd) unsupported(a feature) string {
 	case callsGC:
 		return "it never calls GC"
 	}
-	return ""
+	return c.criRuntime.unsupported(a)
 }
 
 func (c *containerd) start(t *testing.T, h *host) {

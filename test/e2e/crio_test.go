@@ -52,10 +52,6 @@ func (c *crio) binds() map[string]string {
 
 func (c *crio) unsupported(a feature) string {
 	switch a {
-	case fixedIP, fixedMAC:
-		return "CRI has no field for " + string(a)
-	case chooseNetwork:
-		return "CRI gives every pod the node's networks"
 	case moreNetworks:
 		return "it gives every pod the first network"
 	case hostPorts:
@@ -65,7 +61,7 @@ func (c *crio) unsupported(a feature) string {
 	case callsStatus, callsGC:
 		return "it calls " + string(a) + " only at its start, until the network is ready"
 	}
-	return ""
+	return c.criRuntime.unsupported(a)
 }
 
 // callsAtStart returns the operations that it calls when it starts.

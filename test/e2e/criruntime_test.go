@@ -21,6 +21,17 @@ func (c *criRuntime) version() (string, error) {
 	return v.Version, err
 }
 
+// unsupported returns what CRI itself lacks.
+func (c *criRuntime) unsupported(a feature) string {
+	switch a {
+	case fixedIP, fixedMAC:
+		return "CRI has no field for " + string(a)
+	case chooseNetwork:
+		return "CRI gives every pod the node's networks"
+	}
+	return ""
+}
+
 // status requests the runtime's status, as kubelet does every few seconds.
 func (c *criRuntime) status() error {
 	var s struct {
