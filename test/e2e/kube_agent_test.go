@@ -160,8 +160,8 @@ func restartAgents(t *testing.T, c *cluster) string {
 	return summary + "; the new agents changed nothing in the kernel"
 }
 
-// rolloutWithoutAgents replaces all pods of a service while no agent runs. With network policy, the new pods wait for the
-// agents, and the old ones serve meanwhile.
+// rolloutWithoutAgents replaces all pods of a service while no agent runs. With network policy, the new pods wait for
+// the agents, and the old ones serve meanwhile.
 func rolloutWithoutAgents(t *testing.T, c *cluster) string {
 	pods := c.startWeb(t, lingerSeconds)
 	t.Cleanup(func() { c.applyAgents(t) })
@@ -182,7 +182,8 @@ func rolloutWithoutAgents(t *testing.T, c *cluster) string {
 	return summary
 }
 
-// deleteAgents deletes the DaemonSet and waits until no agent runs.
+// deleteAgents deletes the DaemonSet, waits until no agent runs, and deletes the events so far: waitForRefusal must see
+// later ones.
 func (c *cluster) deleteAgents(t *testing.T) {
 	t.Helper()
 	c.agents(t, "delete", "daemonset", c.agentName(), "--cascade=foreground")
@@ -192,6 +193,7 @@ func (c *cluster) deleteAgents(t *testing.T) {
 		}
 		return nil
 	})
+	c.mustKubectl(t, "delete", "events", "--all")
 }
 
 // waitForRefusal waits until a plugin has refused to start a pod, because it cannot reach the agent.
