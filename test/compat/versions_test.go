@@ -22,8 +22,8 @@ type lifecycle struct {
 // probe is a connection to try while the container is attached.
 type probe struct{ from, network, addr string }
 
-// probe records the answer to a probe. Without one, it tries the reference plugin again: on a busy machine, a connection
-// through it was seen to get no answer for 40 seconds. Our plugin has one try.
+// probe records the answer to a probe. Without one, it tries the reference plugin again: on a busy machine, a
+// connection through it was seen to get no answer for 40 seconds. Our plugin has one try.
 func (r *recorder) probe(p probe) {
 	answer := r.dial(p.from, p.network, p.addr)
 	if answer == noAnswer && !r.side.ourPlugins {

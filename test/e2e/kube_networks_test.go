@@ -258,8 +258,8 @@ func laterDefinition(t *testing.T, c *cluster) {
 	c.deleteSeveral(t, "early")
 }
 
-// networksWithoutAgents starts and deletes pods while no agent runs. With network policy, a pod waits for the agent. The
-// annotation comes with the agents.
+// networksWithoutAgents starts and deletes pods while no agent runs. With network policy, a pod waits for the agent.
+// The annotation comes with the agents.
 func networksWithoutAgents(t *testing.T, c *cluster) {
 	n := c.hosts[0]
 	t.Cleanup(func() { c.setPodNetworks(t, true) })

@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// rolloutsVariable is how often the row of the rolling restart runs.
+// rolloutsVariable sets the number of rolling restarts in their case.
 const rolloutsVariable = "FAIRLEAD_ROLLOUTS"
 
-// refusals records who refuses connections on a node. A TCP that answers a SYN with a reset gives it the sequence number
-// zero (RFC 9293, 3.10.7.1); kube-proxy answers with an ICMP error.
+// refusals records who refuses connections on a node. A TCP that answers a SYN with a reset gives it the sequence
+// number zero (RFC 9293, 3.10.7.1); kube-proxy answers with an ICMP error.
 const refusals = `
 table ip refusals {
 	set resets { type ipv4_addr . inet_service . ipv4_addr; flags dynamic,timeout; timeout 1h; size 65535; }
@@ -53,7 +53,7 @@ func (c *cluster) recordRefusals(t *testing.T) (end func() string) {
 	}
 }
 
-// rollouts returns how often the row of the rolling restart runs.
+// rollouts returns the number of rolling restarts in their case.
 func rollouts(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv(rolloutsVariable)

@@ -35,8 +35,8 @@ type suite struct {
 }
 
 // suites returns the default tests. A guest takes five to sixteen times as long, so these are only the tests that use
-// the kernel directly, the scenarios, and tests of features that this machine's kernel may lack. With -lacking, all tests
-// that use the kernel directly run in the oldest kernel only.
+// the kernel directly, the scenarios, and tests of features that this machine's kernel may lack. With -lacking, all
+// tests that use the kernel directly run in the oldest kernel only.
 func suites() []suite {
 	return []suite{
 		{pkg: module + "kernel/...", allOn: "6.1"},

@@ -18,7 +18,7 @@ const maxMessage = 1000
 // networkReady is the condition type Ready of a Network.
 const networkReady = "Ready"
 
-// networkState is what the last list or watch had of a Network that is not in its key's value.
+// networkState is the state of a Network in the last list or watch. The value of its key lacks it.
 type networkState struct {
 	generation int64
 	ready      metav1.Condition
@@ -44,8 +44,8 @@ func (s *Store) noteNetwork(k *kind, o *object, deleted bool) {
 	}
 }
 
-// SetNetworkReady sets the condition Ready of a Network, unless the last list or watch of the Networks had it as wanted.
-// problem is why agents ignore the network, or "".
+// SetNetworkReady sets the condition Ready of a Network, unless the last list or watch of the Networks had it as
+// wanted. problem is why agents ignore the network, or "".
 func (s *Store) SetNetworkReady(ctx context.Context, network, problem string) error {
 	k, err := s.kindOf(cluster.NetworksPrefix)
 	if err != nil {
