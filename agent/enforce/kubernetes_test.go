@@ -256,6 +256,7 @@ func (n *node) statuses() {
 	n.patchAs(types.MergePatchType, clusterPolicies+"/all/status", `{"status": {"conditions": [{"type": "Theirs", "status": "True", "reason": "X", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}`)
 	n.condition("Accepted", "True", "all parts are valid")
 	n.condition("Programmed", "True", "no agent reports a problem")
+	n.condition("SelectsPods", "True", "number of pods: 2")
 	n.condition("Theirs", "True", "")
 	before := n.policy().ResourceVersion
 	time.Sleep(15 * time.Second) // longer than the pause before a write
@@ -269,6 +270,19 @@ func (n *node) statuses() {
 	n.condition("Programmed", "True", "no agent reports a problem")
 	n.patchAs(types.MergePatchType, clusterPolicies+"/all", `{"spec": {"egress": [{"action": "Deny", "to": [{"domainNames": ["example.com"]}]}]}}`)
 	n.condition("Accepted", "False", "egress[0]: peer 0: domainNames are not supported and match nothing")
+	// While the number changes all the time, one of the agents writes it, once in 30 seconds.
+	versions, began, more := map[string]bool{}, time.Now(), 0
+	for ; time.Since(began) < 70*time.Second; more++ {
+		n.pod(fmt.Sprint("more", more), "n2", "web", fmt.Sprint("10.0.2.", more+1))
+		versions[n.policy().ResourceVersion] = true
+		time.Sleep(time.Second)
+	}
+	if len(versions) < 2 || len(versions) > 4 {
+		n.t.Errorf("within %v the status had %d versions", time.Since(began), len(versions))
+	}
+	n.condition("SelectsPods", "True", fmt.Sprint("number of pods: ", 2+more))
+	n.patchAs(types.MergePatchType, clusterPolicies+"/all", `{"spec": {"subject": {"namespaces": {"matchLabels": {"no": "such"}}}}}`)
+	n.condition("SelectsPods", "False", "number of pods: 0")
 	n.condition("Theirs", "True", "")
 }
 
@@ -294,7 +308,7 @@ func (n *node) policy() *v1alpha2.ClusterNetworkPolicy {
 // condition waits until the policy has a condition for its generation.
 func (n *node) condition(name, status, message string) {
 	n.t.Helper()
-	kerneltest.Eventually(n.t, func() error {
+	kerneltest.Within(n.t, time.Minute, func() error {
 		p := n.policy()
 		for _, c := range p.Status.Conditions {
 			if c.Type == name && string(c.Status) == status && c.Message == message && (name == "Theirs" || c.ObservedGeneration == p.Generation) {

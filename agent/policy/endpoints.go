@@ -115,6 +115,22 @@ func (c *Compiler) candidates(p podSelector) iter.Seq[string] {
 	return list
 }
 
+// Selected returns the number of endpoints that a policy selects. It looks at all endpoints at most.
+func (c *Compiler) Selected(id string) (n int) {
+	p := c.policies[id]
+	if p == nil || p.noPods {
+		return 0
+	}
+	for key := range c.candidates(p.subject) {
+		e := c.endpoints.byKey[key]
+		labels, known := c.namespaces[e.Namespace]
+		if p.subject.matches(e.Namespace, known, labels, e.Labels) {
+			n++
+		}
+	}
+	return n
+}
+
 // namespacesOf returns the namespaces with some labels, and the number of their endpoints.
 func (c *Compiler) namespacesOf(s labelSelector) (names []string, endpoints int) {
 	for name, labels := range c.namespaces {
