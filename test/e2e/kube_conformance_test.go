@@ -21,8 +21,8 @@ import (
 )
 
 // conformanceVariable enables Kubernetes' own tests. Its value is a regular expression that selects specs,
-// "conformance" for those of [sig-network] with [Conformance], "policy" for those of NetworkPolicies, or "network" for
-// the others of [sig-network] that this cluster can run. conformanceClusterVariable selects clusters, as
+// "conformance" for those of [sig-network] with [Conformance], "policy" for those of NetworkPolicies without SCTP, "SCTP" for
+// those with it, or "network" for the others of [sig-network] that this cluster can run. conformanceClusterVariable selects clusters, as
 // kubernetesVariable does.
 const (
 	conformanceVariable        = "FAIRLEAD_CONFORMANCE"
@@ -33,7 +33,8 @@ const (
 	conformanceSpecs = `\[sig-network\].*\[Conformance\]`
 	networkSpecs     = `\[sig-network\]`
 	policySpecs      = `\[sig-network\] Netpol`
-	withoutSCTP      = `\[Feature:SCTPConnectivity\]` // this kernel lacks it
+	withoutSCTP      = `\[Feature:SCTPConnectivity\]`
+	sctpSpecs        = policySpecs + `.*` + withoutSCTP // their kernel needs module sctp
 
 	// unsuitable are the specs that need a cloud or the Internet (one looks up the name of a public address), network
 	// policies, SCTP in the kernel, kubelet's limits of local storage, which these nodes do not have, or hours.
@@ -77,6 +78,9 @@ func TestConformance(t *testing.T) {
 		focus, skip = networkSpecs, unsuitable
 	case "policy":
 		focus, skip = policySpecs, withoutSCTP
+	case "SCTP":
+		kerneltest.Needs(t, "SCTP")
+		focus = sctpSpecs
 	}
 	p, suite := build(t), kubernetesSuite(t)
 	copyRelease(t, p)

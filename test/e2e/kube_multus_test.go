@@ -21,14 +21,19 @@ const multusFile = "/etc/cni/net.d/00-multus.conf"
 const multusConfig = `{"cniVersion": "1.0.0", "name": "multus-cni-network", "type": "multus", "kubeconfig": "` + kubeConfig + `",
 	"clusterNetwork": "/etc/cni/net.d/10-fairlead.conflist", "capabilities": {"portMappings": true, "bandwidth": true}}`
 
+func multusProgram(t *testing.T) string {
+	t.Helper()
+	path, err := fromsource.Program("multus-"+multusVersion, "multus", "gopkg.in/k8snetworkplumbingwg/multus-cni.v4@"+multusVersion, "./cmd/multus", ":")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // switchToMultusAndBack checks the way from Multus to fairlead-pod and back, with pods that run and are deleted on the
 // other side.
 func switchToMultusAndBack(t *testing.T, c *cluster) {
-	multus, err := fromsource.Program("multus-"+multusVersion, "multus", "gopkg.in/k8snetworkplumbingwg/multus-cni.v4@"+multusVersion, "./cmd/multus", ":")
-	if err == nil {
-		err = copyFile(multus, filepath.Join(c.dir, "multus"))
-	}
-	if err != nil {
+	if err := copyFile(multusProgram(t), filepath.Join(c.dir, "multus")); err != nil {
 		t.Fatal(err)
 	}
 	useMultus := func() {

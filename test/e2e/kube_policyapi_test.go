@@ -22,15 +22,11 @@ const policyAPIVariable = "FAIRLEAD_POLICY_API"
 const noSCTP = `sed -i 's/SERVE_SCTP_PORT_/SERVE_PORT_/' conformance/base/manifests.yaml
 sed -i '/^func doPokeServer/a if protocol == "sctp" { return true }' conformance/utils/kubernetes/helper.go`
 
-// TestNetworkPolicyAPIConformance runs the conformance tests of network-policy-api with all features, on three nodes:
-// all but their connections of SCTP.
+// TestNetworkPolicyAPIConformance runs the conformance tests of network-policy-api with all features, on three nodes.
+// Without SCTP in the kernel, it leaves out their connections of SCTP.
 func TestNetworkPolicyAPIConformance(t *testing.T) {
 	focus := kerneltest.OptIn(t, policyAPIVariable)
-	module := "sigs.k8s.io/network-policy-api@" + networkpolicyapi.Version
-	suite, err := fromsource.Tests("network-policy-api-suite-without-sctp-"+networkpolicyapi.Version, "suite", module, "./conformance", noSCTP)
-	if err != nil {
-		t.Fatal(err)
-	}
+	suite := policyAPISuite(t, kerneltest.Has(t, "SCTP"))
 	p := build(t)
 	copyRelease(t, p)
 	k := conformanceKinds()[0]
@@ -39,7 +35,7 @@ func TestNetworkPolicyAPIConformance(t *testing.T) {
 	for _, i := range suiteImageList(t) {
 		c.load(t, i)
 	}
-	c.mustKubectl(t, "apply", "--server-side", "-f", filepath.Join(moduleDir(t, module), "config/crd/experimental/policy.networking.k8s.io_clusternetworkpolicies.yaml"))
+	c.mustKubectl(t, "apply", "--server-side", "-f", filepath.Join(moduleDir(t, policyAPIModule), "config/crd/experimental/policy.networking.k8s.io_clusternetworkpolicies.yaml"))
 	c.waitForPolicy(t)
 	cmd := exec.Command("nsenter", "--net="+c.wire.netns, "--", suite, "-test.v", "-test.timeout=60m", "-test.run=^TestConformance$/"+focus, "-all-features")
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.control.path(kubeConfig))
@@ -52,6 +48,22 @@ func TestNetworkPolicyAPIConformance(t *testing.T) {
 	if len(results["PASS"]) == 0 || err != nil {
 		t.Errorf("%v\nfailed: %s\n%s", err, strings.Join(results["FAIL"], "\n"), out)
 	}
+}
+
+const policyAPIModule = "sigs.k8s.io/network-policy-api@" + networkpolicyapi.Version
+
+// policyAPISuite builds the conformance tests of network-policy-api.
+func policyAPISuite(t *testing.T, sctp bool) string {
+	t.Helper()
+	name, prepare := "network-policy-api-suite-", ":"
+	if !sctp {
+		name, prepare = name+"without-sctp-", noSCTP
+	}
+	path, err := fromsource.Tests(name+networkpolicyapi.Version, "suite", policyAPIModule, "./conformance", prepare)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // moduleDir returns the directory of a module.

@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/fairlead/fairlead/internal/kubetest"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // programs are the paths of the programs that the tests build, once for all clients.
@@ -22,11 +25,36 @@ type programs struct {
 
 func (p *programs) setPrograms(other programs) { *p = other }
 
+// programsVariable names a directory for the programs, which are built if they are not there. Without it, each test has
+// a directory of its own. In a virtual machine, which is slow and has no network, all programs must be built before.
+const programsVariable = "FAIRLEAD_TEST_PROGRAMS"
+
+// TestBuildPrograms builds all programs that a cluster with Kubernetes' own tests needs.
+func TestBuildPrograms(t *testing.T) {
+	kerneltest.OptIn(t, programsVariable)
+	p := build(t)
+	copyRelease(t, p)
+	kubernetesPrograms(t, kubetest.Version)
+	containerd23(t, p)
+	referencePlugins(t)
+	kubernetesSuite(t)
+	policyAPISuite(t, true)
+	suiteImageList(t)
+	corednsImage(t)
+	multusProgram(t)
+}
+
 func build(t *testing.T) programs {
 	t.Helper()
-	dir := t.TempDir()
+	dir := os.Getenv(programsVariable)
+	if dir == "" {
+		dir = t.TempDir()
+	}
 	p := programs{dir: dir, plugin: filepath.Join(dir, "cni"), probe: filepath.Join(dir, "probe"), cri: filepath.Join(dir, "cri"),
 		fairlead: filepath.Join(dir, "fairlead"), image: filepath.Join(dir, "image.tar")}
+	if _, err := os.Stat(p.image); err == nil { // the last one
+		return p
+	}
 	err := errors.Join(
 		compile("../..", filepath.Join(dir, "cni", "fairlead-cni"), "./cmd/fairlead-cni"),
 		compile("../..", p.fairlead, "./cmd/fairlead"),

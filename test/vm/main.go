@@ -6,8 +6,8 @@
 //	go run ./test/vm [-kernel 6.12] -exec 'COMMAND ARGUMENT...'
 //
 // Without packages it runs the tests listed in suites. With -lacking it runs those of them that this machine's kernel
-// had to skip, and the engine's tests. It prints the output of go test, and its exit code is 1 if a test failed. The
-// guests see this machine's files, and write to memory only.
+// had to skip. It prints the output of go test, and its exit code is 1 if a test failed. The guests see this machine's
+// files, and write to memory only.
 package main
 
 import (
@@ -36,7 +36,7 @@ func main() {
 	flag.BoolVar(&r.verbose, "v", false, "print the tests' output while they run")
 	flag.DurationVar(&r.limit, "timeout", 25*time.Minute, "time limit for each test binary")
 	flag.StringVar(&r.features, "features", "", "file of records of which tests ran on which kernel; print a summary of it at the end")
-	flag.BoolVar(&r.lacking, "lacking", false, "run only the tests that every run in the features file skipped, and the engine's tests")
+	flag.BoolVar(&r.lacking, "lacking", false, "run only the tests that every run in the features file skipped")
 	flag.StringVar(&r.writable, "write", "", "directory that the tests can write to, for UPDATE=1")
 	flag.IntVar(&r.memory, "memory", 1024, "memory of a guest in MiB")
 	flag.Parse()

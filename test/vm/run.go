@@ -76,7 +76,8 @@ func environment(series string) []string {
 	for _, v := range os.Environ() {
 		name, _, _ := strings.Cut(v, "=")
 		switch name {
-		case "UPDATE", "XDG_CACHE_HOME", "CI", "FAIRLEAD_BOUNDARIES", "FAIRLEAD_E2E_DOCKER":
+		case "UPDATE", "XDG_CACHE_HOME", "CI", "FAIRLEAD_BOUNDARIES", "FAIRLEAD_CONFORMANCE", "FAIRLEAD_E2E_DOCKER", "FAIRLEAD_E2E_LOGS",
+			"FAIRLEAD_E2E_POD_NETWORKS", "FAIRLEAD_CONFORMANCE_CLUSTER", "FAIRLEAD_POLICY_API":
 			env = append(env, v)
 		}
 	}

@@ -30,16 +30,13 @@ type suite struct {
 	pkg string
 	run string // pattern; "" means all
 	on  string // kernel series; "" means every one
-
-	allOn string // kernel series in which all its tests run with -lacking
 }
 
 // suites returns the default tests. A guest takes five to sixteen times as long, so these are only the tests that use
-// the kernel directly, the scenarios, and tests of features that this machine's kernel may lack. With -lacking, all
-// tests that use the kernel directly run in the oldest kernel only.
+// the kernel directly, the scenarios, and tests of features that this machine's kernel may lack.
 func suites() []suite {
 	return []suite{
-		{pkg: module + "kernel/...", allOn: "6.1"},
+		{pkg: module + "kernel/..."},
 		{pkg: module + "plugins/link"},
 		{pkg: module + "plugins/chain"},
 		{pkg: module + "docker", run: "^TestTypes$", on: "6.12"},
@@ -80,8 +77,7 @@ func (r *runner) suites() (list []suite, _ error) {
 	return skippedOnly(suites(), records), err
 }
 
-// skippedOnly returns suites with only the tests that every kernel has skipped so far. A suite with allOn runs all its
-// tests in that kernel, and the skipped ones in the others.
+// skippedOnly returns suites with only the tests that every kernel has skipped so far.
 func skippedOnly(list []suite, records []kerneltest.Record) (out []suite) {
 	ran, skipped := map[string]bool{}, map[string]kerneltest.Record{}
 	for _, r := range records {
@@ -99,25 +95,8 @@ func skippedOnly(list []suite, records []kerneltest.Record) (out []suite) {
 				names[r.Package] = append(names[r.Package], exactPattern(r.Test))
 			}
 		}
-		on := []string{s.on}
-		if s.allOn != "" {
-			out = append(out, suite{pkg: s.pkg, on: s.allOn})
-			on = otherThan(s.allOn)
-		}
 		for _, pkg := range slices.Sorted(maps.Keys(names)) {
-			for _, k := range on {
-				out = append(out, suite{pkg: pkg, run: strings.Join(names[pkg], "|"), on: k})
-			}
-		}
-	}
-	return out
-}
-
-// otherThan returns the kernel series without one.
-func otherThan(series string) (out []string) {
-	for _, k := range kernels() {
-		if k.series != series {
-			out = append(out, k.series)
+			out = append(out, suite{pkg: pkg, run: strings.Join(names[pkg], "|"), on: s.on})
 		}
 	}
 	return out
@@ -231,7 +210,8 @@ func (b *testBinaries) compile(ctx context.Context, work string) error {
 		done[t.Package] = true
 	}
 	for pkg, provide := range map[string]func(context.Context, string) ([]string, error){
-		module + "test/compat": referencePlugins, module + "test/cluster": programs, module + "test/docker": programs, module + "test/cyclonus": cyclonusCases,
+		module + "test/compat": referencePlugins, module + "test/cluster": programs, module + "test/docker": programs,
+		module + "test/cyclonus": cyclonusCases, module + "test/e2e": clusterPrograms,
 	} {
 		if !done[pkg] {
 			continue
@@ -253,6 +233,19 @@ func (b *testBinaries) compile(ctx context.Context, work string) error {
 func programs(ctx context.Context, work string) ([]string, error) {
 	dir := filepath.Join(work, "bin")
 	return []string{"FAIRLEAD_TEST_PROGRAMS=" + dir}, compile(ctx, "build", "-o", dir+"/", module+"cmd/fairlead", module+"cmd/fairlead-cni")
+}
+
+// clusterPrograms builds what a Kubernetes cluster needs.
+func clusterPrograms(ctx context.Context, work string) ([]string, error) {
+	dir := filepath.Join(work, "bin")
+	env := []string{"FAIRLEAD_TEST_PROGRAMS=" + dir}
+	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-timeout=60m", "-run=^TestBuildPrograms$", module+"test/e2e")
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("build the programs of a cluster: %w\n%s", err, out)
+	}
+	return env, nil
 }
 
 // referencePlugins builds our plugins and the reference plugins, which test/compat compares.
