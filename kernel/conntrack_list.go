@@ -16,8 +16,8 @@ type Connection struct {
 	ID       uint32 // number of the entry, which nft(8) writes as "ct id"
 	Protocol uint8  // IPPROTO_TCP and others
 
-	// Src and Dst are the ends as the forward hook sees the first packet: the original source, and the destination after
-	// destination NAT. The port is 0 if the protocol has no ports.
+	// Src and Dst are the ends as the forward or input hook sees the first packet: the original source, and the destination
+	// after destination NAT. The port is 0 if the protocol has no ports.
 	Src, Dst netip.AddrPort
 
 	// Parent is the connection that announced this one to a helper of the kernel, as the data connections of FTP. It is nil
@@ -51,45 +51,36 @@ func (c *Conntrack) Close() {
 	c.addrs.Close()
 }
 
-// Forwarded lists the connections that the namespace forwards: neither end is one of its own addresses. Entries that
-// change meanwhile may be missing.
-func (c *Conntrack) Forwarded() ([]Connection, error) {
+// FromOthers lists the connections that the namespace forwards, and those that others opened to its own addresses, which it
+// returns, too. Entries that change meanwhile may be missing.
+func (c *Conntrack) FromOthers() (list []Connection, own map[netip.Addr]bool, err error) {
 	addrs, err := c.addrs.Dump(addrRequest(0))
 	if err != nil && !errors.Is(err, unix.EAGAIN) {
-		return nil, fmt.Errorf("list the host's addresses: %w", err)
+		return nil, nil, fmt.Errorf("list the host's addresses: %w", err)
 	}
-	own := map[netip.Addr]bool{}
+	own = map[netip.Addr]bool{}
 	for _, a := range distinctAddrs(addrs) {
 		own[a] = true
 	}
 	msgs, err := c.entries.Dump(netlink.Request{Type: unix.NFNL_SUBSYS_CTNETLINK<<8 | ctGet, Body: netlink.Buffer{0, 0, 0, 0}})
 	if err != nil {
-		return nil, fmt.Errorf("list connections: %w", err)
+		return nil, nil, fmt.Errorf("list connections: %w", err)
 	}
-	out := make([]Connection, 0, len(msgs))
+	list = make([]Connection, 0, len(msgs))
 	parents := map[string]*Connection{} // by their original tuples
 	for _, m := range msgs {
 		if len(m) < 4 {
 			continue
 		}
 		x := parseConnection(m[4:], parents)
-		if isForwarded(x, own) {
-			out = append(out, x)
+		if src := x.Src.Addr(); src.IsValid() && x.Dst.Addr().IsValid() && !own[src] && !src.IsLoopback() {
+			list = append(list, x)
 		}
 	}
 	if len(parents) > 0 {
 		findParents(msgs, parents)
 	}
-	return out, nil
-}
-
-func isForwarded(x Connection, own map[netip.Addr]bool) bool {
-	for _, a := range []netip.Addr{x.Src.Addr(), x.Dst.Addr()} {
-		if !a.IsValid() || own[a] || a.IsLoopback() {
-			return false
-		}
-	}
-	return true
+	return list, own, nil
 }
 
 // parseConnection decodes an entry. It adds its parent, as far as the entry has it: the parent's destination is that before

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -65,13 +66,13 @@ func addEntries(t testing.TB, c *Conntrack, list ...netlink.Request) {
 	}
 }
 
-// TestForwarded lists connections of both families, with destination NAT, without ports, with a parent; and not those of
-// the host itself.
-func TestForwarded(t *testing.T) {
+// TestFromOthers lists connections of both families, with destination NAT, without ports, with a parent, and to the host; and
+// not those that the host opened.
+func TestFromOthers(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
 	c := openConntrack(t)
-	if list, err := c.Forwarded(); err != nil || len(list) != 0 {
+	if list, _, err := c.FromOthers(); err != nil || len(list) != 0 {
 		t.Errorf("in a new namespace: %v, %v", list, err)
 	}
 	kerneltest.Run(t, "ip", "addr", "add", "192.0.2.1/24", "dev", "lo")
@@ -86,7 +87,7 @@ func TestForwarded(t *testing.T) {
 		addEntry(unix.IPPROTO_TCP, "10.0.0.1:1005", "192.0.2.1:30080", "10.0.0.2:80", nil),  // by a node port
 		addEntry(unix.IPPROTO_TCP, "127.0.0.1:1006", "127.0.0.1:8080", "10.0.0.2:80", nil))  // by a host port
 	kerneltest.Run(t, strings.Fields("conntrack -I -p icmp -s 10.0.0.1 -d 10.0.0.2 --icmp-type 8 --icmp-code 0 --icmp-id 7 -t 60")...)
-	list, err := c.Forwarded()
+	list, own, err := c.FromOthers()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,10 +101,14 @@ func TestForwarded(t *testing.T) {
 		got, ids[x.ID] = append(got, text), true
 	}
 	slices.Sort(got)
-	want := "1 10.0.0.1:0 10.0.0.2:0\n17 [fd00::1]:1001 [fd00::2]:53\n6 10.0.0.1:1000 10.0.1.2:2121\n6 10.0.0.1:1005 10.0.0.2:80\n" +
-		"6 10.0.1.2:20 10.0.0.1:1002 of 6 10.0.0.1:1000 10.0.1.2:2121"
+	want := "1 10.0.0.1:0 10.0.0.2:0\n17 [fd00::1]:1001 [fd00::2]:53\n6 10.0.0.1:1000 10.0.1.2:2121\n6 10.0.0.1:1004 192.0.2.1:6443\n" +
+		"6 10.0.0.1:1005 10.0.0.2:80\n6 10.0.1.2:20 10.0.0.1:1002 of 6 10.0.0.1:1000 10.0.1.2:2121"
 	if d := kerneltest.Diff(want, strings.Join(got, "\n")); d != "" {
 		t.Errorf("want (-), have (+):\n%s", d)
+	}
+	addrs := map[netip.Addr]bool{netip.MustParseAddr("192.0.2.1"): true, netip.MustParseAddr("127.0.0.1"): true, netip.IPv6Loopback(): true}
+	if !maps.Equal(own, addrs) {
+		t.Errorf("the host's addresses are %v", own)
 	}
 	listed := kerneltest.Run(t, "conntrack", "-L", "-o", "id")
 	for _, x := range list {
@@ -117,7 +122,7 @@ func TestForwarded(t *testing.T) {
 
 	// The parent ends. Its destination is then known as before destination NAT.
 	kerneltest.Run(t, strings.Fields("conntrack -D -p tcp --orig-port-src 1000")...)
-	if list, err = c.Forwarded(); err != nil {
+	if list, _, err = c.FromOthers(); err != nil {
 		t.Fatal(err)
 	}
 	i := slices.IndexFunc(list, func(x Connection) bool { return x.Parent != nil })
@@ -126,8 +131,8 @@ func TestForwarded(t *testing.T) {
 	}
 }
 
-// BenchmarkForwarded lists 100,000 connections.
-func BenchmarkForwarded(b *testing.B) {
+// BenchmarkFromOthers lists 100,000 connections.
+func BenchmarkFromOthers(b *testing.B) {
 	kerneltest.Host(b)
 	c := openConntrack(b)
 	var list []netlink.Request
@@ -138,7 +143,7 @@ func BenchmarkForwarded(b *testing.B) {
 	addEntries(b, c, list...)
 	for b.Loop() {
 		start := time.Now()
-		if list, err := c.Forwarded(); err != nil || len(list) != 100_000 {
+		if list, _, err := c.FromOthers(); err != nil || len(list) != 100_000 {
 			b.Fatal(len(list), err)
 		}
 		b.ReportMetric(float64(time.Since(start).Milliseconds()), "ms/last")

@@ -3,6 +3,7 @@ package enforce
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -123,7 +124,7 @@ func (c *cutter) forbidden() (*policy.Cut, error) {
 	if !c.e.restricts() {
 		return out, nil
 	}
-	list, err := c.conntrack.Forwarded()
+	list, own, err := c.conntrack.FromOthers()
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +135,7 @@ func (c *cutter) forbidden() (*policy.Cut, error) {
 		}
 	}
 	for some := range slices.Chunk(list, decisions) {
-		if err := c.e.forbidden(some, out); err != nil {
+		if err := c.e.forbidden(some, own, out); err != nil {
 			return nil, err
 		}
 	}
@@ -155,7 +156,8 @@ func (e *Enforcer) restricts() bool {
 }
 
 // forbidden adds the connections that policy forbids now. A related connection is allowed if the one that announced it is.
-func (e *Enforcer) forbidden(list []kernel.Connection, to *policy.Cut) error {
+// own is the node's addresses.
+func (e *Enforcer) forbidden(list []kernel.Connection, own map[netip.Addr]bool, to *policy.Cut) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	v := e.evaluator()
@@ -164,7 +166,11 @@ func (e *Enforcer) forbidden(list []kernel.Connection, to *policy.Cut) error {
 		if x.Parent != nil {
 			first = *x.Parent
 		}
-		switch d, err := v.Decide(packetOf(first)); {
+		decide := v.Decide
+		if own[first.Dst.Addr()] {
+			decide = v.DecideToNode
+		}
+		switch d, err := decide(packetOf(first)); {
 		case err != nil:
 			return fmt.Errorf("decide about connections: %w", err)
 		case d.Allowed:

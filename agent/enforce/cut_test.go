@@ -90,12 +90,14 @@ type cutPod struct {
 	name  string
 	netns string
 	addrs [2]netip.Addr
+
+	bind string // address of its sockets for UDP; "": all
 }
 
 // pod adds a pod with a link to the host: 10.0.0.NUMBER and fd00::NUMBER.
 func (n *cutNode) pod(name string, number int) *cutPod {
 	n.t.Helper()
-	p := &cutPod{n, name, kerneltest.Netns(n.t), [2]netip.Addr{netip.MustParseAddr(fmt.Sprint("10.0.0.", number)), netip.MustParseAddr(fmt.Sprint("fd00::", number))}}
+	p := &cutPod{n: n, name: name, netns: kerneltest.Netns(n.t), addrs: [2]netip.Addr{netip.MustParseAddr(fmt.Sprint("10.0.0.", number)), netip.MustParseAddr(fmt.Sprint("fd00::", number))}}
 	link := "pod-" + name
 	kerneltest.Run(n.t, "ip", "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", p.netns)
 	kerneltest.Run(n.t, "ip", "link", "set", link, "up")
@@ -288,7 +290,7 @@ func converse(client, server *cutPod, to netip.AddrPort, serverSends bool) *flow
 	t.Helper()
 	socket := func(p *cutPod, port uint16) (c net.PacketConn) {
 		must(t, kerneltest.Inside(p.netns, func() (err error) {
-			c, err = net.ListenPacket("udp", net.JoinHostPort("", fmt.Sprint(port)))
+			c, err = net.ListenPacket("udp", net.JoinHostPort(p.bind, fmt.Sprint(port)))
 			return err
 		}))
 		t.Cleanup(func() { c.Close() })

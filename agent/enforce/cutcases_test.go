@@ -6,9 +6,15 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"sigs.k8s.io/yaml"
+
+	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/fairlead/fairlead/agent/policy"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
@@ -140,6 +146,60 @@ func TestNodeIsNotCut(t *testing.T) {
 	own.passes(pod, host)
 	send(t, cut.client)
 	cut.silent(cut.server)
+}
+
+// TestCutToNode cuts connections of a pod to its own node when a ClusterNetworkPolicy forbids them. Those that the node
+// opened go on.
+func TestCutToNode(t *testing.T) {
+	t.Parallel()
+	n := newCutNode(t)
+	a := n.pod("a", 1)
+	node := &cutPod{n: n, name: "node", netns: fmt.Sprintf("/proc/%d/task/%d/ns/net", os.Getpid(), syscall.Gettid()), addrs: [2]netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}}
+	for _, addr := range node.addrs {
+		kerneltest.Run(t, "ip", "addr", "add", addr.String(), "dev", "lo", "nodad")
+	}
+	n.change(func(c *policy.Compiler) { c.SetNode(&policy.Node{Name: "n1", Addresses: node.addrs[:]}) })
+	var cut, rest []*conn
+	var flows []*flow
+	for f, addr := range node.addrs {
+		cut = append(cut, a.connect(node, netip.AddrPortFrom(addr, 80)), a.connect(node, netip.AddrPortFrom(addr, 81)))
+		rest = append(rest, node.connect(a, netip.AddrPortFrom(a.addrs[f], 80)))
+		node.bind = addr.String()
+		flows = append(flows, converse(a, node, netip.AddrPortFrom(addr, uint16(53+10*f)), true), converse(a, node, netip.AddrPortFrom(addr, uint16(54+10*f)), false))
+	}
+	n.policy("closed", noEgress) // allows the own node
+	denied := &policyv1alpha2.ClusterNetworkPolicy{}
+	denied.Name = "nodes"
+	must(t, yaml.UnmarshalStrict([]byte(`{tier: Admin, priority: 1, subject: {namespaces: {}}, egress: [{action: Deny, to: [{nodes: {}}]}]}`), &denied.Spec))
+	time.Sleep(2 * shortest) // a pass
+	n.cuts(0)
+	n.change(func(c *policy.Compiler) { c.SetClusterPolicy(denied) })
+	n.cuts(len(cut) + len(flows))
+	for i, c := range cut {
+		one, other := c.client, c.server
+		if i%2 == 0 {
+			one, other = other, one
+		}
+		send(t, one)
+		c.silent(other)
+	}
+	for _, f := range flows {
+		f.silent()
+	}
+	kerneltest.Run(t, "conntrack", "-D", "-p", "tcp", "--dport", "80", "-d", node.addrs[0].String())
+	cut[0].silent(cut[0].client) // the node sends again
+	for _, c := range rest {
+		c.passes(c.client, c.server)
+		c.passes(c.server, c.client)
+	}
+	n.change(func(c *policy.Compiler) { c.DeletePolicy(policy.ClusterPolicyID("nodes")) })
+	n.cuts(0)
+	for i, c := range cut {
+		c.arrives([]net.Conn{c.client, c.server}[i%2])
+	}
+	for _, f := range flows {
+		f.arrives()
+	}
 }
 
 // TestCutRestart stops and starts the agent again and again, while a forbidden conversation and a forbidden connection

@@ -57,7 +57,7 @@ func cutNow(t *testing.T, s *sockets) (out []string) {
 	if err != nil {
 		numbers = nil // there is no table
 	}
-	list, err := s.conntrack.Forwarded()
+	list, _, err := s.conntrack.FromOthers()
 	must(t, err)
 	for _, x := range list {
 		if _, is := numbers[fmt.Sprint(x.ID)]; is {

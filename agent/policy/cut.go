@@ -13,8 +13,11 @@ import (
 // CutTableName is the name of the table that drops the packets of connections that policy forbids.
 const CutTableName = TableName + "-cut"
 
-// cutHook is before policy, which accepts the packets of connections that exist.
-const cutHook = "type filter hook forward priority -11"
+// cutHooks are before policy, which accepts the packets of connections that exist: those that the node forwards, gets and
+// sends.
+var cutHooks = [...]string{"forward", "input", "output"}
+
+const cutPriority = -11
 
 // The sets of the table of cut connections.
 const (
@@ -36,7 +39,7 @@ type Cut struct {
 // Empty reports whether no connection is cut.
 func (c Cut) Empty() bool { return len(c.Numbers)+len(c.TCP) == 0 }
 
-// TCP is a connection of TCP, as a node forwards its first packet.
+// TCP is a connection of TCP, as a node forwards or gets its first packet.
 type TCP struct{ Src, Dst netip.AddrPort }
 
 // Packet returns the first packet of the connection.
@@ -66,7 +69,9 @@ func (c Cut) Table() *nftable.Table {
 	for x := range c.TCP {
 		t.Sets[cutTCP(familyOf(x.Src.Addr()))].Elements[x.key()] = ""
 	}
-	t.Chains["cut"] = &nftable.Chain{Hook: cutHook, Rules: rules}
+	for _, hook := range cutHooks {
+		t.Chains["cut-"+hook] = &nftable.Chain{Hook: fmt.Sprintf("type filter hook %s priority %d", hook, cutPriority), Rules: rules}
+	}
 	return t
 }
 
