@@ -67,6 +67,7 @@ type Agent struct {
 	speaker     *bgp.Node
 	saving      sync.WaitGroup // until the last state of the store is on disk
 	kicks       chan struct{}
+	wanted      wantedNetworks
 	lastReady   string                               // what logReady logged last
 	lastInvalid string                               // what logInvalid logged last
 	lease       atomic.Pointer[cluster.FlannelLease] // lease to publish for flannel's nodes
@@ -160,7 +161,7 @@ func newAgent(o Options, k reconciler) (*Agent, error) {
 		}
 		a.policy = enforce.New(po)
 	}
-	a.publish = &publisher{store: a.session.Store(), session: a.session, conf: o.Config, storeCache: a.storeCache, log: o.Log, status: a.status, wake: make(chan struct{}, 1), conditions: o.Store}
+	a.publish = &publisher{store: a.session.Store(), session: a.session, conf: o.Config, storeCache: a.storeCache, log: o.Log, status: a.status, wake: make(chan struct{}, 1), conditions: o.Store, wanted: &a.wanted}
 	if a.policy != nil {
 		a.publish.policy.now = a.policy.Problem
 	}
@@ -294,6 +295,7 @@ func (a *Agent) describeSelf() (self *cluster.Node, h desired.Host, again time.D
 		return nil, h, 0, err
 	}
 	a.setFlannel(self, &h)
+	h.Wanted = a.wanted.names()
 	return self, h, again, nil
 }
 
@@ -314,6 +316,9 @@ func (a *Agent) compile(self *cluster.Node, h desired.Host) (w desired.State, kn
 			setFlannelLease(s, self)
 		}
 		w = desired.Compile(s, self, h)
+		for network := range desired.Held(s, self.Name) {
+			a.wanted.remove(network)
+		}
 		if a.policy != nil {
 			a.policy.SetNetworks(policyNetworks(s))
 		}

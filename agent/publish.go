@@ -26,6 +26,7 @@ type publisher struct {
 	log        *slog.Logger
 	status     *status
 	wake       chan struct{}
+	wanted     *wantedNetworks
 	conditions any       // the store, which may be a conditioner
 	unready    time.Time // since when this node is not ready
 	networks   networkReports

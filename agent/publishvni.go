@@ -20,7 +20,7 @@ const firstVNI = 1 << 12
 func (p *publisher) vnis(ctx context.Context) error {
 	var without []*cluster.Network
 	p.storeCache.read(func(s *cluster.Snapshot) {
-		for _, name := range desired.Present(s, p.conf.Node) {
+		for _, name := range desired.Present(s, p.conf.Node, p.wanted.names()) {
 			if n := s.Networks[name]; n.VNI == 0 {
 				without = append(without, n)
 			}

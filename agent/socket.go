@@ -55,8 +55,7 @@ func (s *State) truncated() *State {
 // networkPoll is the interval between checks in waitForNetwork.
 const networkPoll = 20 * time.Millisecond
 
-// waitForNetwork waits until an isolated network's namespace is set up on this host. A block of the network triggers
-// the setup, and the plugin has asked for one before.
+// waitForNetwork waits until an isolated network's namespace is set up on this host.
 func (a *Agent) waitForNetwork(ctx context.Context, raw json.RawMessage) (any, error) {
 	var args local.NetworkArgs
 	if err := json.Unmarshal(raw, &args); err != nil {
@@ -64,6 +63,9 @@ func (a *Agent) waitForNetwork(ctx context.Context, raw json.RawMessage) (any, e
 	}
 	if err := a.isolated(args.Network); err != nil {
 		return nil, err
+	}
+	if a.wanted.add(args.Network) {
+		a.kick()
 	}
 	for {
 		if a.status.hasNetwork(args.Network) {
@@ -73,7 +75,7 @@ func (a *Agent) waitForNetwork(ctx context.Context, raw json.RawMessage) (any, e
 		case <-ctx.Done():
 			err := a.status.NotReady()
 			if err == nil {
-				err = errors.New("this node has no addresses of the network")
+				err = errors.New("it takes longer than the plugin waits")
 			}
 			return nil, fmt.Errorf("network %s is not set up on this host yet: %w", args.Network, err)
 		case <-time.After(networkPoll):

@@ -118,7 +118,7 @@ func TestPublish(t *testing.T) {
 	conf := &config.Config{Node: "a", Network: &cluster.Network{Name: "default", Subnets: []cluster.Subnet{{CIDR: netip.MustParsePrefix("10.0.0.0/8")}}}}
 	make := func(id string) *publisher {
 		own := session.New(s, session.Identity{Node: "a", Machine: id, Instance: "1"}, quietLog())
-		p := &publisher{store: own.Store(), session: own, conf: conf, storeCache: v, log: quietLog(), status: newStatus("a"), wake: make(chan struct{}, 1)}
+		p := &publisher{store: own.Store(), session: own, conf: conf, storeCache: v, log: quietLog(), status: newStatus("a"), wake: make(chan struct{}, 1), wanted: &wantedNetworks{}}
 		p.setNode(&cluster.Node{Name: "a", ID: id}, true)
 		return p
 	}

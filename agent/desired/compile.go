@@ -32,7 +32,7 @@ func Compile(s *cluster.Snapshot, self *cluster.Node, h Host) State {
 	w.Bad = maps.Clone(s.Problems)
 	maps.Copy(w.Bad, bad)
 	w.Invalid = describe(w.Bad)
-	present := Present(s, self.Name)
+	present := Present(s, self.Name, h.Wanted)
 	ends := natLinks(s, present)
 	w.rules(s, ends)
 	if n := s.Networks[cluster.DefaultNetwork]; n != nil {

@@ -17,4 +17,6 @@ type Host struct {
 	Program         []string // WireGuard: command that starts a userspace device
 	Flannel         bool     // name the tunnel as flannel does
 	Learned         []backend.Learned
+
+	Wanted []string // isolated networks that plugins wait for
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"iter"
+	"maps"
 	"net/netip"
 
 	"github.com/fairlead/fairlead/agent/address/local"
@@ -20,8 +22,8 @@ type Namespace struct {
 	Objects kernel.Objects
 }
 
-// isolated adds the namespaces of this node: one for each network of which it has blocks, and one for each peer of
-// those networks, because their traffic passes through it.
+// isolated adds the namespaces of this node: one for each network that is present, because traffic to a peer passes through
+// the peer's.
 func (w *State) isolated(s *cluster.Snapshot, self *cluster.Node, h Host, present []string, ends map[string]natLinkPair) {
 	for _, name := range present {
 		n := s.Networks[name]
@@ -49,17 +51,18 @@ func (w *State) isolated(s *cluster.Snapshot, self *cluster.Node, h Host, presen
 	}
 }
 
-// Present returns the isolated networks that need a namespace on a node, sorted by name.
-func Present(s *cluster.Snapshot, node string) (out []string) {
-	has := map[string]bool{}
-	for _, b := range s.Blocks {
-		if b.Node != node {
-			continue
-		}
-		if n := s.Networks[b.Network]; n != nil && n.Isolated {
-			has[n.Name] = true
+// Present returns the isolated networks that need a namespace on a node, sorted by name: those of which it has addresses,
+// those that its plugins wait for, and their peers.
+func Present(s *cluster.Snapshot, node string, wanted []string) (out []string) {
+	of, has := Held(s, node), map[string]bool{}
+	for _, name := range wanted {
+		of[name] = true
+	}
+	for name := range of {
+		if n := s.Networks[name]; n != nil && n.Isolated {
+			has[name] = true
 			for _, p := range n.Peers {
-				if s.Mutual(n.Name, p) {
+				if s.Mutual(name, p) {
 					has[p] = true
 				}
 			}
@@ -68,20 +71,49 @@ func Present(s *cluster.Snapshot, node string) (out []string) {
 	return sortedKeys(has)
 }
 
-// transitPeers returns nodes that have the network's namespace but none of its blocks. Containers of peer networks send
-// through that namespace.
+// Held returns the networks of which a node has addresses.
+func Held(s *cluster.Snapshot, node string) map[string]bool {
+	out := map[string]bool{}
+	for x := range holdings(s) {
+		if x.node == node {
+			out[x.network] = true
+		}
+	}
+	return out
+}
+
+// holding says that a node has addresses of a network.
+type holding struct{ network, node string }
+
+// holdings returns who has blocks and single addresses, some of them several times.
+func holdings(s *cluster.Snapshot) iter.Seq[holding] {
+	return func(yield func(holding) bool) {
+		for _, b := range s.Blocks {
+			if !yield(holding{b.Network, b.Node}) {
+				return
+			}
+		}
+		for _, a := range s.Addresses {
+			if !yield(holding{a.Network, a.Node}) {
+				return
+			}
+		}
+	}
+}
+
+// transitPeers returns nodes that have the network's namespace but none of its addresses. Containers of peer networks
+// send through that namespace.
 func transitPeers(s *cluster.Snapshot, n *cluster.Network, self *cluster.Node) (out []backend.Peer) {
-	has := map[string]bool{}
-	for _, b := range s.Blocks {
-		if s.Mutual(n.Name, b.Network) && b.Node != self.Name && s.Nodes[b.Node] != nil {
-			has[b.Node] = true
+	has, own := map[string]bool{}, map[string]bool{}
+	for x := range holdings(s) {
+		switch {
+		case x.network == n.Name:
+			own[x.node] = true
+		case x.node != self.Name && s.Nodes[x.node] != nil && s.Mutual(n.Name, x.network):
+			has[x.node] = true
 		}
 	}
-	for _, b := range s.Blocks {
-		if b.Network == n.Name {
-			delete(has, b.Node)
-		}
-	}
+	maps.DeleteFunc(has, func(node string, _ bool) bool { return own[node] })
 	for _, name := range sortedKeys(has) {
 		out = append(out, backend.Peer{Node: s.Nodes[name]})
 	}

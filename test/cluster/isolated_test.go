@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/internal/lab"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // isolatedNets creates networks in the cluster, and a configuration of each on every node.
@@ -122,4 +123,43 @@ func TestIsolatedNetworks(t *testing.T) {
 	if err != nil {
 		t.Errorf("fairlead doctor: %v\n%s", err, doctor)
 	}
+}
+
+// TestIsolatedSingleAddresses attaches containers to isolated networks whose nodes have single addresses only, no blocks:
+// alone, and with a peer that has none on the other host.
+func TestIsolatedSingleAddresses(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 2, 1, vxlanNet)
+	a, b := c.Nodes[0], c.Nodes[1]
+	for _, net := range [][3]string{{"white", "10.7.0.0/24", "black"}, {"black", "10.8.0.0/24", "white"}} {
+		spec := fmt.Sprintf(`{"isolated": true, "subnets": [{"cidr": %q, "assign": "cluster"}], "peers": [%q]}`, net[1], net[2])
+		_, err := a.Run(t.Context(), "sh", "-c", fmt.Sprintf("cat > /run/%s.json <<'E'\n%s\nE", net[0], spec))
+		must(t, err)
+		_, err = a.Cluster(t.Context(), "network", "apply", "-f", "/run/"+net[0]+".json", net[0])
+		must(t, err)
+		for _, n := range c.Nodes {
+			must(t, n.Configure(net[0], fmt.Sprintf(`{"type": "fairlead-net", "network": %q}`, net[0])))
+		}
+	}
+	first, second := attach(t, a, "w1", "white"), attach(t, b, "w2", "white")
+	wantReach(t, a, "w1", second)
+	wantReach(t, b, "w2", first)
+	other := attach(t, b, "b1", "black")
+	wantReach(t, a, "w1", other)
+	wantReach(t, b, "b1", first)
+	for _, n := range c.Nodes {
+		for _, x := range [][2]string{{"white", "w1"}, {"white", "w2"}, {"black", "b1"}} {
+			if n == a == (x[1] == "w1") {
+				_, err := n.Fairlead(t.Context(), "del", x[0], x[1])
+				must(t, err)
+			}
+		}
+	}
+	kerneltest.Eventually(t, func() error { // nothing needs the namespaces any more
+		out, err := a.Run(t.Context(), "ip", "netns", "list")
+		if err == nil && strings.Contains(out, "fairlead-") {
+			err = fmt.Errorf("namespaces are left: %s", out)
+		}
+		return err
+	})
 }
