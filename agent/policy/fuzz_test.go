@@ -130,8 +130,8 @@ func text(table *nftable.Table) (out string) {
 	return out
 }
 
-// TestChanges changes random worlds. After each change, a compiler that saw all changes has the table of a new one, and
-// its list of changes is complete.
+// TestChanges changes random worlds. After each change, a compiler that saw all changes has the table of a new one, its list
+// of changes is complete, and it counts what each policy selects.
 func TestChanges(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -163,6 +163,11 @@ func TestChanges(t *testing.T) {
 			}
 			if got := text(copied); got != want {
 				t.Fatalf("seed %d, world %d, step %d: the changes give another table:\n%s", seed, i, step, kerneltest.Diff(want, got))
+			}
+			for _, s := range both(w, node).Selections() {
+				if n := c.Selected(s.Policy); n != len(s.Endpoints) {
+					t.Fatalf("seed %d, world %d, step %d: %s selects %d endpoints, not %v", seed, i, step, s.Policy, n, s.Endpoints)
+				}
 			}
 		}
 	}
