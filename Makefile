@@ -28,7 +28,7 @@ VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 FEATURES := $(CURDIR)/bin/features
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo demo-cluster test test-vm race stress mutate churn churn-cluster soak crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale bench-flannel test-flannel trace leases image pictures release test-release vulncheck compat e2e e2e-start e2e-docker e2e-docker-vm e2e-kubernetes e2e-pod-networks test-kubernetes crash-kubernetes bench-kubernetes bench-pods conformance e2e-flannel kubernetes kubernetes-down cyclonus cyclonus-sctp policy-versions network-policy-api network-policy-api-cluster bench-policy clean
+.PHONY: help build demo demo-cluster test test-vm race stress mutate churn churn-cluster soak crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale bench-flannel test-flannel trace leases image pictures release test-release vulncheck compat e2e e2e-start e2e-docker e2e-docker-vm e2e-kubernetes e2e-pod-networks e2e-pod-networks-vm test-kubernetes crash-kubernetes bench-kubernetes bench-pods conformance conformance-sctp e2e-flannel kubernetes kubernetes-down cyclonus cyclonus-sctp policy-versions network-policy-api network-policy-api-cluster bench-policy clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -234,6 +234,10 @@ e2e-pod-networks: ## pods with several networks on two nodes of Kubernetes 1.37 
 	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS)
 	FAIRLEAD_E2E_POD_NETWORKS=yes go test -count=1 -v -timeout 60m -run '^TestPodNetworks$$' ./test/e2e
 
+e2e-pod-networks-vm: ## pods on ipvlan and VLAN links of two nodes of Kubernetes 1.37, in Debian's kernel 6.12, emulated (half an hour; builds Kubernetes once; needs root)
+	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS) $(SUITE_NEEDS) $(VM_NEEDS)
+	FAIRLEAD_E2E_POD_NETWORKS=yes go run ./test/vm -kernel 6.12 -memory 8192 -timeout 90m -v -run '^TestPodNetworks$$/^ipvlan$$' ./test/e2e
+
 e2e-flannel: ## switch a cluster of three nodes from flannel (Kubernetes API) to Fairlead and back while packets flow; writes docs/flannel.md (CLUSTER=vxlan for one; builds Kubernetes and flanneld once; needs root)
 	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS)
 	UPDATE=1 FAIRLEAD_E2E_FLANNEL='$(or $(CLUSTER),all)' go test -count=1 -v -timeout 90m -run '^TestSwitchFromFlannel$$' ./test/e2e
@@ -241,6 +245,10 @@ e2e-flannel: ## switch a cluster of three nodes from flannel (Kubernetes API) to
 conformance: ## Kubernetes' own network tests on three nodes of 1.37 (FOCUS=expression, conformance or network; CLUSTER="three nodes, nftables, Kubernetes store, dual stack" for one; builds them once; needs root)
 	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS) $(SUITE_NEEDS)
 	UPDATE=1 FAIRLEAD_CONFORMANCE='$(or $(FOCUS),conformance)' FAIRLEAD_CONFORMANCE_CLUSTER='$(CLUSTER)' go test -count=1 -v -timeout 10h -run '^TestConformance$$' ./test/e2e
+
+conformance-sctp: ## Kubernetes' tests of NetworkPolicy with SCTP, on three nodes of 1.37 in Debian's kernel 6.12, emulated (an hour; 12 GiB of memory; builds them once; needs root)
+	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS) $(SUITE_NEEDS) $(VM_NEEDS)
+	UPDATE=1 FAIRLEAD_CONFORMANCE=SCTP FAIRLEAD_CONFORMANCE_CLUSTER='three nodes, nftables, Kubernetes store' go run ./test/vm -kernel 6.12 -memory 12288 -timeout 2h -v -write . -run '^TestConformance$$' ./test/e2e
 
 kubernetes: ## a cluster to work with: three nodes, dual stack, DNS, Fairlead; prints its KUBECONFIG (MODE=iptables for kube-proxy; needs root)
 	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS) $(SUITE_NEEDS)

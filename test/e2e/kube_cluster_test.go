@@ -123,8 +123,18 @@ func (c *cluster) checkUnchanged(t *testing.T) {
 	}
 }
 
-// kubectl runs kubectl on the control host.
+// kubectl runs kubectl on the control host. On a slow machine, it waits longer than --timeout says.
 func (c *cluster) kubectl(argv ...string) (string, error) {
+	argv = slices.Clone(argv)
+	for i, a := range argv {
+		if text, is := strings.CutPrefix(a, "--timeout="); is {
+			limit, err := time.ParseDuration(text)
+			if err != nil {
+				return "", err
+			}
+			argv[i] = "--timeout=" + kerneltest.Slow(limit).String()
+		}
+	}
 	return c.control.run(append([]string{kubernetesBin + "/kubectl", "--kubeconfig=" + kubeConfig}, argv...)...)
 }
 

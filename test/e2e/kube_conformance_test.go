@@ -44,8 +44,14 @@ const (
 	localNodePorts = `|\[Feature:LocalhostNodePorts\]` // kube-proxy has them on 127.0.0.1 with iptables only, and not on ::1
 )
 
-// specProcesses is the number of processes that run specs at the same time.
-const specProcesses = 6
+// specProcesses is the number of processes that run specs at the same time. The specs give a connection one second, so an
+// emulated machine runs one spec at a time.
+func specProcesses() int {
+	if os.Getenv(kerneltest.WhereVariable) != "" {
+		return 1
+	}
+	return 6
+}
 
 // conformanceKinds are the clusters in which Kubernetes' own tests run.
 func conformanceKinds() (kinds []clusterKind) {
@@ -163,9 +169,10 @@ func (c *cluster) runSuite(t *testing.T, suite, focus, skip string) conformanceR
 		row.Failed = append(row.Failed, out.Failed...)
 		row.Reasons = append(row.Reasons, out.Reasons...)
 	}
-	for i := range specProcesses {
+	processes := specProcesses()
+	for i := range processes {
 		var list []string
-		for j := i; j < len(specs); j += specProcesses {
+		for j := i; j < len(specs); j += processes {
 			list = append(list, specs[j])
 		}
 		if len(list) > 0 {
@@ -174,7 +181,7 @@ func (c *cluster) runSuite(t *testing.T, suite, focus, skip string) conformanceR
 	}
 	wait.Wait()
 	if len(serial) > 0 {
-		one(serial, specProcesses)
+		one(serial, processes)
 	}
 	row.Took = time.Since(start)
 	slices.Sort(row.Failed)

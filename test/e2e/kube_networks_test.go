@@ -34,6 +34,7 @@ func TestPodNetworks(t *testing.T) {
 	}{
 		{"two pods on three networks", podsOnNetworks},
 		{"addresses of whereabouts on two nodes", whereaboutsNetworks},
+		{"ipvlan", ipvlanNetwork},
 		{"a bridge with a link to the other node", bridgedNetwork},
 		{"network policy in isolated networks", policyInIsolatedNetworks},
 		{"isolated networks on two nodes", isolatedNetworks},
@@ -177,6 +178,21 @@ func whereaboutsNetworks(t *testing.T, c *cluster) {
 	}
 	wantAnswer(t, c.inPod(two), "tcp", at(first[1].IPs[0], servePort), "one", second[1].IPs[0])
 	c.deleteSeveral(t, "one", "two")
+}
+
+// ipvlanNetwork checks that pods of different nodes reach each other by ipvlan, and by a VLAN in which each node has one.
+func ipvlanNetwork(t *testing.T, c *cluster) {
+	kerneltest.Needs(t, "ipvlan", "vlan")
+	for i, network := range []string{"ipvlan", "vlan"} {
+		_, first := c.severalPod(t, "one", network, c.hosts[0])
+		two, second := c.severalPod(t, "two", network, c.hosts[1])
+		if first[1].IPs[0] == second[1].IPs[0] || !strings.HasPrefix(first[1].IPs[0], fmt.Sprintf("10.%d.", 68+i)) {
+			t.Errorf("addresses %v and %v", first[1].IPs, second[1].IPs)
+		}
+		wantAnswer(t, c.inPod(two), "tcp", at(first[1].IPs[0], servePort), "one", second[1].IPs[0])
+		c.checkHealthy(t)
+		c.deleteSeveral(t, "one", "two")
+	}
 }
 
 // bridgedNetwork checks that pods of different nodes reach each other through bridges of the nodes, which have a link
