@@ -28,7 +28,7 @@ VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 FEATURES := $(CURDIR)/bin/features
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo demo-cluster test test-vm race stress mutate churn churn-cluster soak crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale bench-flannel test-flannel trace leases image pictures release test-release vulncheck compat e2e e2e-start e2e-docker e2e-docker-vm e2e-kubernetes e2e-pod-networks e2e-pod-networks-vm test-kubernetes crash-kubernetes bench-kubernetes bench-pods conformance conformance-sctp e2e-flannel kubernetes kubernetes-down cyclonus cyclonus-sctp policy-versions network-policy-api network-policy-api-cluster bench-policy clean
+.PHONY: help build demo demo-cluster test test-vm race stress mutate churn churn-cluster soak crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale bench-flannel test-flannel trace leases image pictures release test-release vulncheck compat e2e e2e-start e2e-docker e2e-docker-vm e2e-kubernetes e2e-pod-networks e2e-pod-networks-vm test-kubernetes crash-kubernetes bench-kubernetes bench-pods conformance conformance-sctp e2e-flannel kubernetes kubernetes-down cyclonus cyclonus-sctp policy-versions network-policy-api network-policy-api-cluster network-policy-api-sctp bench-policy clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -187,6 +187,10 @@ network-policy-api-cluster: ## the conformance tests of ClusterNetworkPolicy as 
 	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS) $(SUITE_NEEDS)
 	FAIRLEAD_POLICY_API='$(or $(FOCUS),.)' go test -count=1 -v -timeout 90m -run '^TestNetworkPolicyAPIConformance$$' ./test/e2e
 
+network-policy-api-sctp: ## the conformance tests of ClusterNetworkPolicy with SCTP, on three nodes of Kubernetes 1.37 in Debian's kernel 6.12, emulated (FOCUS=expression for others; an hour; builds all once; needs root)
+	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS) $(SUITE_NEEDS) $(VM_NEEDS)
+	FAIRLEAD_POLICY_API='$(or $(FOCUS),SCTP)' go run ./test/vm -kernel 6.12 -memory 12288 -timeout 2h -v -run '^TestNetworkPolicyAPIConformance$$' ./test/e2e
+
 compat: ## compare with the reference plugins in both directions; writes docs/compatibility.md
 	@sh test/install-packages $(TEST_NEEDS) $(VM_NEEDS)
 	UPDATE=1 FAIRLEAD_BOUNDARIES=all FAIRLEAD_RANDOM=400 FAIRLEAD_SEED=$$(date +%s) go test -timeout 30m ./test/compat
@@ -234,7 +238,7 @@ e2e-pod-networks: ## pods with several networks on two nodes of Kubernetes 1.37 
 	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS)
 	FAIRLEAD_E2E_POD_NETWORKS=yes go test -count=1 -v -timeout 60m -run '^TestPodNetworks$$' ./test/e2e
 
-e2e-pod-networks-vm: ## pods on ipvlan and VLAN links of two nodes of Kubernetes 1.37, in Debian's kernel 6.12, emulated (half an hour; builds Kubernetes once; needs root)
+e2e-pod-networks-vm: ## pods on ipvlan and VLAN links of two nodes of Kubernetes 1.37, in Debian's kernel 6.12, emulated (10 minutes; builds Kubernetes once; needs root)
 	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS) $(SUITE_NEEDS) $(VM_NEEDS)
 	FAIRLEAD_E2E_POD_NETWORKS=yes go run ./test/vm -kernel 6.12 -memory 8192 -timeout 90m -v -run '^TestPodNetworks$$/^ipvlan$$' ./test/e2e
 

@@ -24,9 +24,12 @@ import (
 // "conformance" for those of [sig-network] with [Conformance], "policy" for those of NetworkPolicies without SCTP, "SCTP" for
 // those with it, or "network" for the others of [sig-network] that this cluster can run. conformanceClusterVariable selects clusters, as
 // kubernetesVariable does.
+//
+// suiteLogsVariable names a directory for the output of Kubernetes' test program.
 const (
 	conformanceVariable        = "FAIRLEAD_CONFORMANCE"
 	conformanceClusterVariable = "FAIRLEAD_CONFORMANCE_CLUSTER"
+	suiteLogsVariable          = "FAIRLEAD_SUITE_LOGS"
 )
 
 const (
@@ -276,7 +279,7 @@ func (c *cluster) runSpecs(suite string, specs []string, i int) (row conformance
 	defer log.Close()
 	cmd.Stdout, cmd.Stderr = log, log
 	failed := cmd.Run()
-	if keep := os.Getenv(logsVariable); keep != "" {
+	if keep := os.Getenv(suiteLogsVariable); keep != "" {
 		_ = copyFile(dir+"/log", filepath.Join(keep, fmt.Sprintf("suite-%d.log", i)))
 	}
 	list, err := readReport(dir)

@@ -32,9 +32,7 @@ func TestNetworkPolicyAPIConformance(t *testing.T) {
 	k := conformanceKinds()[0]
 	c := newKubeCluster(t, p, kubernetesPrograms(t, k.version), k)
 	c.startDNS(t)
-	for _, i := range suiteImageList(t) {
-		c.load(t, i)
-	}
+	c.load(t, agnhostImage(t))
 	c.mustKubectl(t, "apply", "--server-side", "-f", filepath.Join(moduleDir(t, policyAPIModule), "config/crd/experimental/policy.networking.k8s.io_clusternetworkpolicies.yaml"))
 	c.waitForPolicy(t)
 	cmd := exec.Command("nsenter", "--net="+c.wire.netns, "--", suite, "-test.v", "-test.timeout=60m", "-test.run=^TestConformance$/"+focus, "-all-features")
