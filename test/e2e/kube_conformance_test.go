@@ -22,7 +22,7 @@ import (
 
 // conformanceVariable enables Kubernetes' own tests. Its value is a regular expression that selects specs,
 // "conformance" for those of [sig-network] with [Conformance], "policy" for those of NetworkPolicies without SCTP, "SCTP" for
-// those with it, or "network" for the others of [sig-network] that this cluster can run. conformanceClusterVariable selects clusters, as
+// all that need it, or "network" for the others of [sig-network] that this cluster can run. conformanceClusterVariable selects clusters, as
 // kubernetesVariable does.
 //
 // suiteLogsVariable names a directory for the output of Kubernetes' test program.
@@ -37,7 +37,7 @@ const (
 	networkSpecs     = `\[sig-network\]`
 	policySpecs      = `\[sig-network\] Netpol`
 	withoutSCTP      = `\[Feature:SCTPConnectivity\]`
-	sctpSpecs        = policySpecs + `.*` + withoutSCTP // their kernel needs module sctp
+	sctpSpecs        = networkSpecs + `.*` + withoutSCTP // their kernel needs module sctp
 
 	// unsuitable are the specs that need a cloud or the Internet (one looks up the name of a public address), network
 	// policies, SCTP in the kernel, kubelet's limits of local storage, which these nodes do not have, or hours.
