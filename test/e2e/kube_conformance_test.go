@@ -21,9 +21,9 @@ import (
 )
 
 // conformanceVariable enables Kubernetes' own tests. Its value is a regular expression that selects specs,
-// "conformance" for those of [sig-network] with [Conformance], "policy" for those of NetworkPolicies without SCTP, "SCTP" for
-// all that need it, or "network" for the others of [sig-network] that this cluster can run. conformanceClusterVariable selects clusters, as
-// kubernetesVariable does.
+// "conformance" for those of [sig-network] with [Conformance], "policy" for those of NetworkPolicies without SCTP,
+// "SCTP" for all that need it, or "network" for the others of [sig-network] that this cluster can run.
+// conformanceClusterVariable selects clusters, as kubernetesVariable does.
 //
 // suiteLogsVariable names a directory for the output of Kubernetes' test program.
 const (
