@@ -33,7 +33,7 @@ func TestNetworkPolicyAPIConformance(t *testing.T) {
 	c := newKubeCluster(t, p, kubernetesPrograms(t, k.version), k)
 	c.startDNS(t)
 	c.load(t, agnhostImage(t))
-	c.mustKubectl(t, "apply", "--server-side", "-f", filepath.Join(moduleDir(t, policyAPIModule), "config/crd/experimental/policy.networking.k8s.io_clusternetworkpolicies.yaml"))
+	c.mustKubectl(t, "apply", "--server-side", "-f", policyDefinition(t, p))
 	c.waitForPolicy(t)
 	cmd := exec.Command("nsenter", "--net="+c.wire.netns, "--", suite, "-test.v", "-test.timeout=60m", "-test.run=^TestConformance$/"+focus, "-all-features")
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.control.path(kubeConfig))
@@ -62,6 +62,19 @@ func policyAPISuite(t *testing.T, sctp bool) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// policyDefinition returns the file with the definition of ClusterNetworkPolicy.
+func policyDefinition(t *testing.T, p programs) string {
+	t.Helper()
+	file := filepath.Join(p.dir, "clusternetworkpolicies.yaml")
+	if _, err := os.Stat(file); err == nil {
+		return file
+	}
+	if err := copyFile(filepath.Join(moduleDir(t, policyAPIModule), "config/crd/experimental/policy.networking.k8s.io_clusternetworkpolicies.yaml"), file); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 // moduleDir returns the directory of a module.

@@ -39,6 +39,7 @@ func TestBuildPrograms(t *testing.T) {
 	referencePlugins(t)
 	kubernetesSuite(t)
 	policyAPISuite(t, true)
+	policyDefinition(t, p)
 	suiteImageList(t)
 	corednsImage(t)
 	multusProgram(t)
