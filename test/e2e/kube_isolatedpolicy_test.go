@@ -4,13 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/fairlead/fairlead/kernel/kerneltest"
-	"github.com/fairlead/fairlead/test/networkpolicyapi"
 )
 
 // isolatedPolicies let only web to db. The ClusterNetworkPolicies let db not to web, and job to db.
@@ -30,7 +28,7 @@ type rolePod struct {
 // policyInIsolatedNetworks enforces both kinds of policies between pods of two nodes, on two isolated networks with the
 // same addresses, and on the pods' default network.
 func policyInIsolatedNetworks(t *testing.T, c *cluster) {
-	crd := filepath.Join(moduleDir(t, "sigs.k8s.io/network-policy-api@"+networkpolicyapi.Version), "config/crd/experimental/policy.networking.k8s.io_clusternetworkpolicies.yaml")
+	crd := policyDefinition(t, c.programs)
 	c.mustKubectl(t, "apply", "--server-side", "-f", crd)
 	t.Cleanup(func() { c.mustKubectl(t, "delete", "-f", crd) })
 	pods := map[string]rolePod{}
