@@ -79,17 +79,23 @@ type boundaryCounts struct {
 // values of other types, the key in another case and the key twice. If both accept a value, results and effects must be
 // equal. If both refuse it, the reasons must match: see refusals. If only one accepts it, there must be a listed reason.
 //
-// By default it runs every eighth case. FAIRLEAD_BOUNDARIES=all runs all, as in `make compat`.
+// By default it runs every eighth case, and every 24th of those for virtual machines. FAIRLEAD_BOUNDARIES=all runs all, as
+// in `make compat`.
 func TestBoundaries(t *testing.T) {
 	installReference(t)
-	step := 8
-	if os.Getenv("FAIRLEAD_BOUNDARIES") == "all" {
-		step = 1
+	every := func(c keyCase) int {
+		switch {
+		case os.Getenv("FAIRLEAD_BOUNDARIES") == "all":
+			return 1
+		case c.needs != "":
+			return 24
+		}
+		return 8
 	}
 	counts := &boundaryCounts{}
 	t.Run("case", func(t *testing.T) { // returns when all parallel subtests have ended
 		for i, c := range boundaryCases() {
-			if i%step != 0 || strings.Contains(c.plugins, `"dataDir": "x"`) { // both sides would share the folder
+			if i%every(c) != 0 || strings.Contains(c.plugins, `"dataDir": "x"`) { // both sides would share the folder
 				continue
 			}
 			name := c.name()
