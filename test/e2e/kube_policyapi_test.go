@@ -64,17 +64,18 @@ func policyAPISuite(t *testing.T, sctp bool) string {
 	return path
 }
 
-// policyDefinition returns the file with the definition of ClusterNetworkPolicy.
+// policyDefinition returns the file with the definition of ClusterNetworkPolicy, as a host of the cluster sees it.
 func policyDefinition(t *testing.T, p programs) string {
 	t.Helper()
-	file := filepath.Join(p.dir, "clusternetworkpolicies.yaml")
+	const name = "clusternetworkpolicies.yaml"
+	file, onHost := filepath.Join(p.dir, name), "/mnt/e2e/"+name
 	if _, err := os.Stat(file); err == nil {
-		return file
+		return onHost
 	}
 	if err := copyFile(filepath.Join(moduleDir(t, policyAPIModule), "config/crd/experimental/policy.networking.k8s.io_clusternetworkpolicies.yaml"), file); err != nil {
 		t.Fatal(err)
 	}
-	return file
+	return onHost
 }
 
 // moduleDir returns the directory of a module.
