@@ -316,8 +316,10 @@ func (a *Agent) compile(self *cluster.Node, h desired.Host) (w desired.State, kn
 			setFlannelLease(s, self)
 		}
 		w = desired.Compile(s, self, h)
-		for network := range desired.Held(s, self.Name) {
-			a.wanted.remove(network)
+		if len(h.Wanted) > 0 {
+			for network := range desired.Held(s, self.Name) {
+				a.wanted.remove(network)
+			}
 		}
 		if a.policy != nil {
 			a.policy.SetNetworks(policyNetworks(s))

@@ -14,7 +14,7 @@ type wantedNetworks struct {
 	until map[string]time.Time
 }
 
-// wantedFor is how long a network is wanted if its plugin fails after that.
+// wantedFor ends the wait for a network that gets no address, because its plugin failed.
 const wantedFor = 5 * time.Minute
 
 // add reports whether the network was not wanted before.

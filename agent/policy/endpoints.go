@@ -118,13 +118,11 @@ func (c *Compiler) candidates(p podSelector) iter.Seq[string] {
 // Selected returns the number of endpoints that a policy selects. It looks at all endpoints at most.
 func (c *Compiler) Selected(id string) (n int) {
 	p := c.policies[id]
-	if p == nil || p.noPods {
+	if p == nil {
 		return 0
 	}
 	for key := range c.candidates(p.subject) {
-		e := c.endpoints.byKey[key]
-		labels, known := c.namespaces[e.Namespace]
-		if p.subject.matches(e.Namespace, known, labels, e.Labels) {
+		if c.selects(p, c.endpoints.byKey[key]) {
 			n++
 		}
 	}

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -25,7 +26,7 @@ import (
 // "SCTP" for all that need it, or "network" for the others of [sig-network] that this cluster can run.
 // conformanceClusterVariable selects clusters, as kubernetesVariable does.
 //
-// suiteLogsVariable names a directory for the output of Kubernetes' test program.
+// suiteLogsVariable names a directory for the output of Kubernetes' test program, without the other logs of logsVariable.
 const (
 	conformanceVariable        = "FAIRLEAD_CONFORMANCE"
 	conformanceClusterVariable = "FAIRLEAD_CONFORMANCE_CLUSTER"
@@ -102,12 +103,12 @@ func TestConformance(t *testing.T) {
 		t.Run(k.String(), func(t *testing.T) {
 			c := newKubeCluster(t, p, kubernetesPrograms(t, k.version), k)
 			c.startDNS(t)
-			images := suiteImageList(t)
-			if focus == sctpSpecs {
-				images = images[:1] // agnhost: a virtual machine takes minutes for each
-			}
-			for _, i := range images {
-				c.load(t, i)
+			if focus == sctpSpecs { // a virtual machine takes minutes for each image
+				c.load(t, agnhostImage(t))
+			} else {
+				for _, i := range suiteImageList(t) {
+					c.load(t, i)
+				}
 			}
 			if skip != "" && k.family != dualStack {
 				skip += needsDualStack
@@ -279,7 +280,7 @@ func (c *cluster) runSpecs(suite string, specs []string, i int) (row conformance
 	defer log.Close()
 	cmd.Stdout, cmd.Stderr = log, log
 	failed := cmd.Run()
-	if keep := os.Getenv(suiteLogsVariable); keep != "" {
+	if keep := cmp.Or(os.Getenv(suiteLogsVariable), os.Getenv(logsVariable)); keep != "" {
 		_ = copyFile(dir+"/log", filepath.Join(keep, fmt.Sprintf("suite-%d.log", i)))
 	}
 	list, err := readReport(dir)
