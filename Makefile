@@ -70,7 +70,7 @@ test: ## run the fast tests, in under 25 minutes (needs root: network namespaces
 	FAIRLEAD_FEATURES=$(FEATURES) go test -count=1 -timeout 20m ./...
 	@test/fuzz 2000x
 	@sh test/install-packages $(VM_NEEDS)
-	go run ./test/vm -features $(FEATURES) -lacking
+	go run ./test/vm -kernel 6.12 -features $(FEATURES) -lacking
 
 test-vm: ## run tests of features that this kernel may lack in Debian's kernels 6.1 and 6.12, emulated (K=6.12 for one; needs root)
 	@sh test/install-packages $(TEST_NEEDS) $(VM_NEEDS)
@@ -189,7 +189,7 @@ network-policy-api-cluster: ## the conformance tests of ClusterNetworkPolicy as 
 
 network-policy-api-sctp: ## the conformance tests of ClusterNetworkPolicy with SCTP, on three nodes of Kubernetes 1.37 in Debian's kernel 6.12, emulated (FOCUS=expression for others; an hour; builds all once; needs root)
 	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS) $(SUITE_NEEDS) $(VM_NEEDS)
-	FAIRLEAD_POLICY_API='$(or $(FOCUS),SCTP)' go run ./test/vm -kernel 6.12 -memory 12288 -timeout 2h -v -run '^TestNetworkPolicyAPIConformance$$' ./test/e2e
+	FAIRLEAD_POLICY_API='$(or $(FOCUS),SCTP)' go run ./test/vm -kernel 6.12 -memory 12288 -timeout 3h -v -run '^TestNetworkPolicyAPIConformance$$' ./test/e2e
 
 compat: ## compare with the reference plugins in both directions; writes docs/compatibility.md
 	@sh test/install-packages $(TEST_NEEDS) $(VM_NEEDS)

@@ -79,7 +79,7 @@ type boundaryCounts struct {
 // values of other types, the key in another case and the key twice. If both accept a value, results and effects must be
 // equal. If both refuse it, the reasons must match: see refusals. If only one accepts it, there must be a listed reason.
 //
-// By default it runs every eighth case, and every 24th of those for virtual machines. FAIRLEAD_BOUNDARIES=all runs all, as
+// By default it runs every 16th case, and every 24th of those for virtual machines. FAIRLEAD_BOUNDARIES=all runs all, as
 // in `make compat`.
 func TestBoundaries(t *testing.T) {
 	installReference(t)
@@ -90,7 +90,7 @@ func TestBoundaries(t *testing.T) {
 		case c.needs != "":
 			return 24
 		}
-		return 8
+		return 16
 	}
 	counts := &boundaryCounts{}
 	t.Run("case", func(t *testing.T) { // returns when all parallel subtests have ended

@@ -111,9 +111,9 @@ func keys(t *testing.T, p *page, needing bool) {
 }
 
 // mixedSides returns the pairs of one implementation's runtime and the other's plugins that a case runs with. By default
-// every eighth case has them, and with FAIRLEAD_BOUNDARIES=all, as in `make compat`, every case.
+// every 16th case has them, and with FAIRLEAD_BOUNDARIES=all, as in `make compat`, every case.
 func (k keyCase) mixedSides(i int) (list []side) {
-	if i%8 != 0 && os.Getenv("FAIRLEAD_BOUNDARIES") != "all" {
+	if i%16 != 0 && os.Getenv("FAIRLEAD_BOUNDARIES") != "all" {
 		return nil
 	}
 	for _, s := range sides() {

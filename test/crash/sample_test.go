@@ -29,7 +29,7 @@ func sampleSize() int {
 	if n, err := strconv.Atoi(os.Getenv("FAIRLEAD_SAMPLE")); err == nil && n > 0 {
 		return n
 	}
-	return 8
+	return 4
 }
 
 // TestSampledPoints plays some points of every scene: every k-th one, starting at an offset chosen by the seed.

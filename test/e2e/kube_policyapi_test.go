@@ -22,6 +22,12 @@ const policyAPIVariable = "FAIRLEAD_POLICY_API"
 const noSCTP = `sed -i 's/SERVE_SCTP_PORT_/SERVE_PORT_/' conformance/base/manifests.yaml
 sed -i '/^func doPokeServer/a if protocol == "sctp" { return true }' conformance/utils/kubernetes/helper.go`
 
+// patience gives a virtual machine more time to start the tests' pods, and to start the program that connects. It does
+// not change how long that program waits for an answer.
+const patience = `sed -i 's/NamespacesMustBeReady: 300 /NamespacesMustBeReady: 3600 /; s/PokeTimeout:           10 /PokeTimeout:           180 /' conformance/utils/config/timeout.go
+grep -q 'NamespacesMustBeReady: 3600 ' conformance/utils/config/timeout.go
+grep -q 'PokeTimeout:           180 ' conformance/utils/config/timeout.go`
+
 // TestNetworkPolicyAPIConformance runs the conformance tests of network-policy-api with all features, on three nodes.
 // Without SCTP in the kernel, it leaves out their connections of SCTP.
 func TestNetworkPolicyAPIConformance(t *testing.T) {
@@ -35,7 +41,7 @@ func TestNetworkPolicyAPIConformance(t *testing.T) {
 	c.load(t, agnhostImage(t))
 	c.mustKubectl(t, "apply", "--server-side", "-f", policyDefinition(t, p))
 	c.waitForPolicy(t)
-	cmd := exec.Command("nsenter", "--net="+c.wire.netns, "--", suite, "-test.v", "-test.timeout=60m", "-test.run=^TestConformance$/"+focus, "-all-features")
+	cmd := exec.Command("nsenter", "--net="+c.wire.netns, "--", suite, "-test.v", "-test.timeout=100m", "-test.run=^TestConformance$/"+focus, "-all-features")
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.control.path(kubeConfig))
 	out, err := cmd.CombinedOutput()
 	results := map[string][]string{}
@@ -50,12 +56,12 @@ func TestNetworkPolicyAPIConformance(t *testing.T) {
 
 const policyAPIModule = "sigs.k8s.io/network-policy-api@" + networkpolicyapi.Version
 
-// policyAPISuite builds the conformance tests of network-policy-api.
+// policyAPISuite builds the conformance tests of network-policy-api, with SCTP for a virtual machine.
 func policyAPISuite(t *testing.T, sctp bool) string {
 	t.Helper()
-	name, prepare := "network-policy-api-suite-", ":"
+	name, prepare := "network-policy-api-suite-patient-", patience
 	if !sctp {
-		name, prepare = name+"without-sctp-", noSCTP
+		name, prepare = "network-policy-api-suite-without-sctp-", noSCTP
 	}
 	path, err := fromsource.Tests(name+networkpolicyapi.Version, "suite", policyAPIModule, "./conformance", prepare)
 	if err != nil {
