@@ -228,6 +228,7 @@ func (e *Enforcer) wait(ctx context.Context, claim string) error {
 	ready := make(chan struct{})
 	e.waiting[ready] = claim
 	e.mu.Unlock()
+	wake(e.hurry)
 	select {
 	case <-ready:
 		return nil

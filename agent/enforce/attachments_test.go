@@ -238,6 +238,20 @@ func TestFirstPolicy(t *testing.T) {
 	h.must("ADD", "web", "u1", "10.0.0.1")
 }
 
+// TestAddWithoutPolicy checks that ADD does not wait for the loop that writes rules if it changes none.
+func TestAddWithoutPolicy(t *testing.T) {
+	h := newHost(t)
+	h.run()
+	h.synced(true)
+	h.must("ADD", "web", "u1", "10.0.0.1")
+	h.stop() // from now on, nothing is written
+	short, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := h.e.attachment(short, podstate.Key{ContainerID: "u1", IfName: "eth0"}); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestAddressesAtRestart checks that an agent knows the addresses of containers that were added before it started, and
 // what was deleted while it was away.
 func TestAddressesAtRestart(t *testing.T) {

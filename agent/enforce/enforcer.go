@@ -43,6 +43,7 @@ type Enforcer struct {
 	o         Options
 	kinds     []kind
 	kick, cut chan struct{} // for the rules, and for the connections that exist
+	hurry     chan struct{} // an ADD waits for the rules
 
 	reading    sync.Mutex   // of the attachments' files, so that the last one read counts
 	containers containers   // of this host, without Kubernetes; for the holder of reading
@@ -94,7 +95,7 @@ func New(o Options) *Enforcer {
 }
 
 func newEnforcer(o Options, kinds []kind) *Enforcer {
-	e := &Enforcer{o: o, kinds: kinds, kick: make(chan struct{}, 1), cut: make(chan struct{}, 1), needed: make(chan struct{}), compiler: policy.New(o.Node), missing: map[string]bool{}, waiting: map[chan struct{}]string{}, metrics: newMetrics()}
+	e := &Enforcer{o: o, kinds: kinds, kick: make(chan struct{}, 1), cut: make(chan struct{}, 1), hurry: make(chan struct{}, 1), needed: make(chan struct{}), compiler: policy.New(o.Node), missing: map[string]bool{}, waiting: map[chan struct{}]string{}, metrics: newMetrics()}
 	e.networks, e.appeared, e.direct, e.containers = map[string]*Enforcer{}, make(chan struct{}, 1), map[podstate.Key]bool{}, containers{}
 	return e
 }
@@ -116,7 +117,7 @@ func (e *Enforcer) activate() {
 }
 
 const (
-	together  = 2 * time.Millisecond // changes within this time are one transaction
+	together  = 2 * time.Millisecond // changes within this time are one transaction, unless an ADD waits
 	fullCheck = 10 * time.Minute     // interval of complete comparisons with the kernel, which reports changes, too
 	longRetry = 5 * time.Second      // longest pause after a failure
 )
@@ -233,7 +234,7 @@ func (e *Enforcer) update(change func(*policy.Compiler)) {
 	if e.compiler.HasPolicies() {
 		e.activate()
 	}
-	e.decide, e.unwritten = nil, true
+	e.decide, e.unwritten = nil, e.unwritten || e.compiler.Pending()
 	if e.inForce && e.compiler.Pending() && len(e.events) < maxEvents {
 		e.events = append(e.events, began)
 	}
@@ -271,7 +272,10 @@ func (e *Enforcer) loop(ctx context.Context, p *nftable.Programmer) {
 		case <-full.C:
 			e.disturbed.Store(true)
 		case <-e.kick:
-			time.Sleep(together)
+			select {
+			case <-e.hurry:
+			case <-time.After(together):
+			}
 		}
 		err := e.write(ctx, p)
 		if err == nil {
