@@ -1,7 +1,6 @@
 package compat
 
 import (
-	"os"
 	"strings"
 	"testing"
 
@@ -71,11 +70,11 @@ func versionsOf(t *testing.T, needs string) []string {
 	return all
 }
 
-// keys runs the cases that need a kernel feature, or the cases that every kernel can run. By default it runs every third
-// of the former, which take minutes in a virtual machine, and with FAIRLEAD_BOUNDARIES=all, as in `make compat`, all.
+// keys runs the cases that need a kernel feature, or the cases that every kernel can run. Of the former, which take
+// minutes in a virtual machine, it runs every third: see sampled.
 func keys(t *testing.T, p *page, needing bool) {
 	for i, k := range allKeys() {
-		if (k.needs != "") != needing || needing && i%3 != 0 && os.Getenv("FAIRLEAD_BOUNDARIES") != "all" {
+		if (k.needs != "") != needing || needing && !sampled(i, 3) {
 			continue
 		}
 		t.Run(k.name(), func(t *testing.T) {
@@ -111,10 +110,10 @@ func keys(t *testing.T, p *page, needing bool) {
 	}
 }
 
-// mixedSides returns the pairs of one implementation's runtime and the other's plugins that a case runs with. By default
-// every 16th case has them, and with FAIRLEAD_BOUNDARIES=all, as in `make compat`, every case.
+// mixedSides returns the pairs of one implementation's runtime and the other's plugins that a case runs with. Every 16th
+// case has them: see sampled.
 func (k keyCase) mixedSides(i int) (list []side) {
-	if i%16 != 0 && os.Getenv("FAIRLEAD_BOUNDARIES") != "all" {
+	if !sampled(i, 16) {
 		return nil
 	}
 	for _, s := range sides() {
