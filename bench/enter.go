@@ -79,7 +79,7 @@ func compile(in, out, pkg string) error {
 		return err
 	}
 	linked := out + "~"
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", linked, pkg)
+	cmd := exec.Command("go", "build", "-ldflags=-s -w", "-o", linked, pkg)
 	cmd.Dir = in
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {

@@ -115,7 +115,7 @@ func oneBurst(t *testing.T, plugin, program string, nodes []*member, conf func(n
 func buildProgram(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "fairlead-cni")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, "../../cmd/fairlead-cni")
+	cmd := exec.Command("go", "build", "-ldflags", "-s -w", "-o", path, "../../cmd/fairlead-cni")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

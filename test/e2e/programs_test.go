@@ -80,7 +80,7 @@ func build(t *testing.T) programs {
 }
 
 func compile(dir, out, pkg string, flags ...string) error {
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags="+strings.Join(append(flags, "-s -w"), " "), "-o", out, pkg)
+	cmd := exec.Command("go", "build", "-ldflags="+strings.Join(append(flags, "-s -w"), " "), "-o", out, pkg)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
