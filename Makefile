@@ -189,7 +189,7 @@ network-policy-api-cluster: ## the conformance tests of ClusterNetworkPolicy as 
 	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS) $(SUITE_NEEDS)
 	FAIRLEAD_POLICY_API='$(or $(FOCUS),.)' go test -count=1 -v -timeout 90m -run '^TestNetworkPolicyAPIConformance$$' ./test/e2e
 
-network-policy-api-sctp: ## the conformance tests of ClusterNetworkPolicy with SCTP, on three nodes of Kubernetes 1.37 in Debian's kernel 6.12, emulated (FOCUS=expression for others; an hour; builds all once; needs root)
+network-policy-api-sctp: ## the conformance tests of ClusterNetworkPolicy with SCTP, on three nodes of Kubernetes 1.37 in Debian's kernel 6.12, emulated (FOCUS=expression for some; 20 minutes; builds all once; needs root)
 	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS) $(SUITE_NEEDS) $(VM_NEEDS)
 	FAIRLEAD_POLICY_API='$(or $(FOCUS),SCTP)' go run ./test/vm -kernel 6.12 -memory 12288 -timeout 3h -v -run '^TestNetworkPolicyAPIConformance$$' ./test/e2e
 
