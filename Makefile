@@ -252,7 +252,7 @@ conformance: ## Kubernetes' own network tests on three nodes of 1.37 (FOCUS=expr
 	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS) $(SUITE_NEEDS)
 	UPDATE=1 FAIRLEAD_CONFORMANCE='$(or $(FOCUS),conformance)' FAIRLEAD_CONFORMANCE_CLUSTER='$(CLUSTER)' go test -count=1 -v -timeout 10h -run '^TestConformance$$' ./test/e2e
 
-conformance-sctp: ## Kubernetes' own network tests that need SCTP, on three nodes of 1.37 in Debian's kernel 6.12, emulated (20 minutes; 12 GiB of memory; builds them once; needs root)
+conformance-sctp: ## Kubernetes' own network tests that need SCTP, on three nodes of 1.37 in Debian's kernel 6.12, emulated (25 minutes; 12 GiB of memory; builds them once; needs root)
 	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS) $(SUITE_NEEDS) $(VM_NEEDS)
 	UPDATE=1 FAIRLEAD_CONFORMANCE=SCTP FAIRLEAD_CONFORMANCE_CLUSTER='three nodes, nftables, Kubernetes store, dual stack' go run ./test/vm -kernel 6.12 -memory 12288 -timeout 2h -v -write . -run '^TestConformance$$' ./test/e2e
 
