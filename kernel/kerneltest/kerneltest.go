@@ -105,15 +105,7 @@ var machineNetns, _ = os.Readlink("/proc/1/ns/net")
 // In runs a command in a namespace and returns its output.
 func In(t testing.TB, netns string, argv ...string) string {
 	t.Helper()
-	var out []byte
-	err := Inside(netns, func() (err error) {
-		out, err = output(argv)
-		return err
-	})
-	if err != nil {
-		t.Fatalf("%s in %s: %v\n%s", strings.Join(argv, " "), netns, err, out)
-	}
-	return string(out)
+	return Run(t, append([]string{"nsenter", "--net=" + netns, "--"}, argv...)...)
 }
 
 // Dump returns a namespace as text ("" is the test's host): links, addresses, routes, rules, neighbours, bridge VLANs
@@ -121,25 +113,21 @@ func In(t testing.TB, netns string, argv ...string) string {
 func Dump(t testing.TB, netns string) string {
 	t.Helper()
 	var b strings.Builder
-	err := Inside(netns, func() error {
-		for _, c := range dumpCommands {
-			out, err := output(strings.Fields(c))
-			if err != nil {
-				out = fmt.Appendf(out, "(%v)\n", err)
-			}
-			fmt.Fprintf(&b, "# %s\n%s", c, fallback.ReplaceAll(out, nil))
+	for _, c := range []string{
+		"ip -o -d link show", "ip -o addr show", "ip route show table all", "ip -6 route show table all",
+		"ip rule show", "ip -6 rule show", "ip neigh show nud permanent", "/sbin/bridge vlan show", "tc qdisc show", "nft list ruleset",
+	} {
+		argv := strings.Fields(c)
+		if netns != "" {
+			argv = append([]string{"nsenter", "--net=" + netns, "--"}, argv...)
 		}
-		return nil
-	})
-	if err != nil {
-		fmt.Fprintf(&b, "(%v)\n", err)
+		out, err := output(argv)
+		if err != nil {
+			out = fmt.Appendf(out, "(%v)\n", err)
+		}
+		fmt.Fprintf(&b, "# %s\n%s", c, fallback.ReplaceAll(out, nil))
 	}
 	return b.String()
-}
-
-var dumpCommands = []string{
-	"ip -o -d link show", "ip -o addr show", "ip route show table all", "ip -6 route show table all",
-	"ip rule show", "ip -6 rule show", "ip neigh show nud permanent", "/sbin/bridge vlan show", "tc qdisc show", "nft list ruleset",
 }
 
 // fallback matches the links that a tunnel module adds to every namespace when any test loads it.
