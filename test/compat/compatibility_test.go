@@ -38,11 +38,11 @@ func TestCompatibility(t *testing.T) {
 }
 
 func versions(t *testing.T, p *page, needing bool) {
-	for _, l := range lifecycles() {
+	for i, l := range lifecycles() {
 		if (l.needs != "") != needing {
 			continue
 		}
-		for _, v := range versionsOf(t, l.needs) {
+		for _, v := range versionsOf(t, i, l.needs) {
 			t.Run(strings.ReplaceAll(l.name, ", ", "-")+"/"+v, func(t *testing.T) {
 				t.Parallel()
 				if needing {
@@ -61,13 +61,27 @@ func versions(t *testing.T, p *page, needing bool) {
 	}
 }
 
-// versionsOf returns the versions to test. On an emulated kernel the short lane tests only the oldest and the newest.
-func versionsOf(t *testing.T, needs string) []string {
+// versionsOf returns the versions to test with list i. On an emulated kernel the short lane tests only the oldest and the
+// newest.
+func versionsOf(t *testing.T, i int, needs string) []string {
 	all := cni.Versions()
 	if needs != "" && (testing.Short() || !kerneltest.Has(t, needs)) {
 		return []string{all[0], all[len(all)-1]}
 	}
-	return all
+	return sampledVersions(i)
+}
+
+// sampledVersions returns the oldest and the newest version, and the others that are sampled: one of them by default, not
+// the same for each list.
+func sampledVersions(i int) (out []string) {
+	all := cni.Versions()
+	last := len(all) - 1
+	for n, v := range all {
+		if n == 0 || n == last || sampled(n+i, last-1) {
+			out = append(out, v)
+		}
+	}
+	return out
 }
 
 // keys runs the cases that need a kernel feature, or the cases that every kernel can run. Of the former, which take

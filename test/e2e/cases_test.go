@@ -32,7 +32,7 @@ func scenarios() []scenario {
 		{"bandwidth set for the pod", []feature{podBandwidth}, true, podBandwidthLimit},
 		{"bandwidth set in the list", []feature{chooseNetwork}, true, listBandwidthLimit},
 		{"restart", nil, false, containerRestart},
-		{"burst of 50", nil, false, burst},
+		{"burst of 50", nil, true, burst},
 		{"client killed during a burst of 50", nil, true, clientKilledInBurst},
 		{"plugin calls", nil, false, recordsPluginCalls},
 	}
