@@ -44,7 +44,14 @@ grep -q '5\*time.Minute' conformance/utils/kubernetes/helper.go`
 // Without SCTP in the kernel, it leaves out their connections of SCTP.
 func TestNetworkPolicyAPIConformance(t *testing.T) {
 	focus := kerneltest.OptIn(t, policyAPIVariable)
-	suite := policyAPISuite(t, kerneltest.Has(t, "SCTP"))
+	kind := suiteAsItIs
+	switch {
+	case os.Getenv(kerneltest.WhereVariable) != "": // an emulated machine
+		kind = suiteSlowSCTP
+	case !kerneltest.Has(t, "SCTP"):
+		kind = suiteWithoutSCTP
+	}
+	suite := policyAPISuite(t, kind)
 	p := build(t)
 	copyRelease(t, p)
 	k := conformanceKinds()[0]
@@ -71,14 +78,20 @@ func TestNetworkPolicyAPIConformance(t *testing.T) {
 
 const policyAPIModule = "sigs.k8s.io/network-policy-api@" + networkpolicyapi.Version
 
-// policyAPISuite builds the conformance tests of network-policy-api, with SCTP for a virtual machine.
-func policyAPISuite(t *testing.T, sctp bool) string {
+// A suiteKind names a build of the conformance tests of network-policy-api, and has the shell command that changes their
+// source first.
+type suiteKind struct{ name, prepare string }
+
+var (
+	suiteAsItIs      = suiteKind{"network-policy-api-suite", ":"}
+	suiteWithoutSCTP = suiteKind{"network-policy-api-suite-without-sctp", noSCTP}
+	suiteSlowSCTP    = suiteKind{"network-policy-api-suite-sctp", slowSCTP}
+)
+
+// policyAPISuite builds the conformance tests of network-policy-api.
+func policyAPISuite(t *testing.T, kind suiteKind) string {
 	t.Helper()
-	name, prepare := "network-policy-api-suite-sctp-", slowSCTP
-	if !sctp {
-		name, prepare = "network-policy-api-suite-without-sctp-", noSCTP
-	}
-	path, err := fromsource.Tests(name+networkpolicyapi.Version, "suite", policyAPIModule, "./conformance", prepare)
+	path, err := fromsource.Tests(kind.name+"-"+networkpolicyapi.Version, "suite", policyAPIModule, "./conformance", kind.prepare)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func TestBuildPrograms(t *testing.T) {
 	containerd23(t, p)
 	referencePlugins(t)
 	kubernetesSuite(t)
-	policyAPISuite(t, true)
+	policyAPISuite(t, suiteSlowSCTP)
 	policyDefinition(t, p)
 	suiteImageList(t)
 	corednsImage(t)
