@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
@@ -127,12 +128,19 @@ func (d *Driver) choose(record *attach.Record, bindings []portBinding) (out []at
 			return nil, err
 		}
 		first, last, step := b.candidates()
-		free := func() bool { return step == 0 || !taken[portKey(p)] && !listens(p) }
-		for p.HostPort = first; p.HostPort != last && !free(); {
-			p.HostPort += step
-		}
-		if !free() {
-			return nil, fmt.Errorf("port %d/%s: no port from %d to %d of the host is free", b.Port, p.Protocol, min(first, last), max(first, last))
+		for p.HostPort = first; step != 0; p.HostPort += step {
+			used := taken[portKey(p)]
+			if !used {
+				if used, err = listens(p); err != nil {
+					return nil, fmt.Errorf("port %d/%s: is port %d of the host free? %w", b.Port, p.Protocol, p.HostPort, err)
+				}
+			}
+			if !used {
+				break
+			}
+			if p.HostPort == last {
+				return nil, fmt.Errorf("port %d/%s: no port from %d to %d of the host is free", b.Port, p.Protocol, min(first, last), max(first, last))
+			}
 		}
 		taken[portKey(p)] = true
 		out = append(out, p)
@@ -141,22 +149,24 @@ func (d *Driver) choose(record *attach.Record, bindings []portBinding) (out []at
 }
 
 // listens reports whether a program listens at a port of the host, such as Docker's proxy for its own bridge.
-func listens(p attach.Port) bool {
+func listens(p attach.Port) (_ bool, err error) {
 	address := fmt.Sprint(":", p.HostPort)
 	var l io.Closer
-	var err error
 	switch p.Protocol {
 	case "tcp":
 		l, err = net.Listen("tcp", address)
 	case "udp":
 		l, err = net.ListenPacket("udp", address)
 	default:
-		return false
+		return false, nil
+	}
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return true, nil
 	}
 	if err == nil {
 		_ = l.Close() // it has received nothing
 	}
-	return err != nil
+	return false, err
 }
 
 // portKey ignores the host's address: a port that is taken on one address is not free.
