@@ -258,7 +258,7 @@ func TestEtcdQuorum(t *testing.T) {
 	if _, err := s.Get(storetest.Context(t), "nodes/two"); !errors.Is(err, store.ErrUnavailable) || time.Since(began) > kerneltest.Slow(8*time.Second) {
 		t.Errorf("without a quorum: %v after %v", err, time.Since(began))
 	}
-	kerneltest.Until(t, func() bool { _, away, _ := m.Counts(); return away == 1 })
+	m.WaitAway(t, true)
 	<-held.Lost
 	c.Members[0].Restart()
 	c.Members[1].Restart()
@@ -279,10 +279,11 @@ func TestEtcdSilent(t *testing.T) {
 	storetest.Follow(t, s, m, "nodes/")
 	storetest.Put(t, s, "nodes/a", "1")
 	kerneltest.Until(t, func() bool { return m.Has(map[string]string{"nodes/a": "1"}) })
+	m.WaitAway(t, false)
 	c.Members[0].Pause()
-	kerneltest.Until(t, func() bool { _, away, _ := m.Counts(); return away == 1 })
+	m.WaitAway(t, true)
 	c.Members[0].Resume()
-	kerneltest.Until(t, func() bool { _, _, back := m.Counts(); return back == 1 })
+	m.WaitAway(t, false)
 	storetest.Put(t, s, "nodes/b", "1")
 	kerneltest.Until(t, func() bool { return m.Has(map[string]string{"nodes/a": "1", "nodes/b": "1"}) })
 }

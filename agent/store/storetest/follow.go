@@ -66,6 +66,17 @@ func (m *Mirror) Counts() (resets, away, back int) {
 	return m.resets, m.away, m.back
 }
 
+// WaitAway waits until the store is away, or back. It may have been away before: a slow machine exceeds a time limit.
+func (m *Mirror) WaitAway(t testing.TB, want bool) {
+	t.Helper()
+	kerneltest.Eventually(t, func() error {
+		if resets, away, back := m.Counts(); (away > back) != want {
+			return fmt.Errorf("the store: listed %d times, away %d times, back %d times", resets, away, back)
+		}
+		return nil
+	})
+}
+
 // Has reports whether the mirror has exactly these keys.
 func (m *Mirror) Has(keys map[string]string) bool {
 	m.mu.Lock()
