@@ -27,7 +27,24 @@ func Host(t testing.TB) {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		t.Fatalf("unshare network namespace: %v", err)
 	}
-	Run(t, "ip", "link", "set", "lo", "up")
+	if err := setUp("lo"); err != nil {
+		t.Fatalf("set lo up: %v", err)
+	}
+}
+
+// setUp sets a link up (ioctl SIOCSIFFLAGS, netdevice(7)).
+func setUp(link string) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	flags, err := unix.NewIfreq(link)
+	if err != nil {
+		return err
+	}
+	flags.SetUint16(unix.IFF_UP)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, flags)
 }
 
 // Netns creates a network namespace and returns the path that it is mounted on.
@@ -84,10 +101,12 @@ func Run(t testing.TB, argv ...string) string {
 	return string(out)
 }
 
-// output runs a command. It returns stderr only if the command fails: ip succeeds, and prints an error, when another
+func output(argv []string) ([]byte, error) { return outputOf(exec.Command(argv[0], argv[1:]...)) }
+
+// outputOf runs a command. It returns stderr only if the command fails: ip succeeds, and prints an error, when another
 // namespace ends while it lists links.
-func output(argv []string) ([]byte, error) {
-	out, err := exec.Command(argv[0], argv[1:]...).Output()
+func outputOf(cmd *exec.Cmd) ([]byte, error) {
+	out, err := cmd.Output()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		out = append(out, exit.Stderr...)
 	}
@@ -102,10 +121,55 @@ func networkCommands() []string {
 // machineNetns is the network namespace of the machine.
 var machineNetns, _ = os.Readlink("/proc/1/ns/net")
 
-// In runs a command in a namespace and returns its output.
+// In runs a command in a network namespace and returns its output.
 func In(t testing.TB, netns string, argv ...string) string {
 	t.Helper()
-	return Run(t, append([]string{"nsenter", "--net=" + netns, "--"}, argv...)...)
+	var out []byte
+	var err error
+	inside(t, netns, func() { out, err = output(argv) })
+	if err != nil {
+		t.Fatalf("in %s: %s: %v\n%s", netns, strings.Join(argv, " "), err, out)
+	}
+	return string(out)
+}
+
+// inside calls f on this thread while it is in a network namespace ("" is the one that it is in). Commands that f starts
+// are there, too, and keep the thread's other namespaces. A thread that cannot return is not used again.
+func inside(t testing.TB, netns string, f func()) {
+	t.Helper()
+	if netns == "" {
+		f()
+		return
+	}
+	runtime.LockOSThread()
+	home, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer home.Close()
+	target, err := os.Open(netns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer target.Close()
+	if err := unix.Setns(int(target.Fd()), unix.CLONE_NEWNET); err != nil {
+		t.Fatalf("enter %s: %v", netns, err)
+	}
+	f()
+	if err := unix.Setns(int(home.Fd()), unix.CLONE_NEWNET); err != nil {
+		t.Fatalf("leave %s: %v", netns, err)
+	}
+	runtime.UnlockOSThread()
+}
+
+// dumped are the commands of a dump, with the input of those that run several.
+func dumped() [][2]string {
+	return [][2]string{
+		{"ip -o -d link show"},
+		{"ip -o -force -batch -", "addr show\nroute show table all\nrule show\nneigh show nud permanent\n"},
+		{"ip -6 -o -force -batch -", "route show table all\nrule show\n"},
+		{"/sbin/bridge vlan show"}, {"tc qdisc show"}, {"nft list ruleset"},
+	}
 }
 
 // Dump returns a namespace as text ("" is the test's host): links, addresses, routes, rules, neighbours, bridge VLANs
@@ -113,20 +177,19 @@ func In(t testing.TB, netns string, argv ...string) string {
 func Dump(t testing.TB, netns string) string {
 	t.Helper()
 	var b strings.Builder
-	for _, c := range []string{
-		"ip -o -d link show", "ip -o addr show", "ip route show table all", "ip -6 route show table all",
-		"ip rule show", "ip -6 rule show", "ip neigh show nud permanent", "/sbin/bridge vlan show", "tc qdisc show", "nft list ruleset",
-	} {
-		argv := strings.Fields(c)
-		if netns != "" {
-			argv = append([]string{"nsenter", "--net=" + netns, "--"}, argv...)
+	inside(t, netns, func() {
+		for _, c := range dumped() {
+			cmd := exec.Command(strings.Fields(c[0])[0], strings.Fields(c[0])[1:]...)
+			if c[1] != "" {
+				cmd.Stdin = strings.NewReader(c[1])
+			}
+			out, err := outputOf(cmd)
+			if err != nil {
+				out = fmt.Appendf(out, "(%v)\n", err)
+			}
+			fmt.Fprintf(&b, "# %s\n%s", c[0], fallback.ReplaceAll(out, nil))
 		}
-		out, err := output(argv)
-		if err != nil {
-			out = fmt.Appendf(out, "(%v)\n", err)
-		}
-		fmt.Fprintf(&b, "# %s\n%s", c, fallback.ReplaceAll(out, nil))
-	}
+	})
 	return b.String()
 }
 

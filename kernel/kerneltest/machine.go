@@ -46,12 +46,19 @@ func (m *Machine) Bin() string { return filepath.Join(m.Dir, "bin") }
 func (m *Machine) Install(names ...string) {
 	m.T.Helper()
 	self, err := os.Executable()
-	if err == nil {
-		err = os.MkdirAll(m.Bin(), 0o755)
+	if err != nil {
+		m.T.Fatal(err)
 	}
+	m.Link(self, names...)
+}
+
+// Link makes a program one of the machine's under each name.
+func (m *Machine) Link(program string, names ...string) {
+	m.T.Helper()
+	err := os.MkdirAll(m.Bin(), 0o755)
 	for _, name := range names {
 		if err == nil {
-			err = os.Symlink(self, filepath.Join(m.Bin(), name))
+			err = os.Symlink(program, filepath.Join(m.Bin(), name))
 		}
 	}
 	if err != nil {

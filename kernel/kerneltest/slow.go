@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -19,13 +20,31 @@ func Slow(d time.Duration) time.Duration {
 }
 
 const (
-	idleStart   = 5 * time.Millisecond // an idle machine starts a program in less
-	maxSlowness = 8                    // a test must end on a machine that hangs
+	idleStart   = 5 * time.Millisecond   // an idle machine starts a program in less
+	maxSlowness = 8                      // a test must end on a machine that hangs
+	measurement = 300 * time.Millisecond // how long one is used
 )
+
+// lastSlowness is the last measurement.
+var lastSlowness struct {
+	sync.Mutex
+	factor float64
+	at     time.Time
+}
 
 // slowness returns how many times longer than an idle machine this one takes to start a program, which needs a
 // processor, memory and the scheduler, as most tests do. It returns 1 to maxSlowness.
 func slowness() float64 {
+	last := &lastSlowness
+	last.Lock()
+	defer last.Unlock()
+	if time.Since(last.at) > measurement {
+		last.factor, last.at = measureSlowness(), time.Now()
+	}
+	return last.factor
+}
+
+func measureSlowness() float64 {
 	var times []time.Duration
 	for range 3 {
 		start := time.Now()

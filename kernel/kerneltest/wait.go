@@ -35,10 +35,10 @@ func Eventually(t testing.TB, try func() error) time.Duration {
 func Within(t testing.TB, limit time.Duration, try func() error) time.Duration {
 	t.Helper()
 	began := time.Now()
-	for end := began.Add(Slow(limit)); ; time.Sleep(interval) {
+	for end := began.Add(limit); ; time.Sleep(interval) {
 		late := time.Now().After(end)
 		if late {
-			end = began.Add(Slow(limit)) // the machine may have become slower since
+			end = began.Add(Slow(limit)) // measured only now: most waits are short
 			late = time.Now().After(end)
 		}
 		err := try() // once more after the end: the last try may have taken long
