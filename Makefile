@@ -62,7 +62,7 @@ demo-cluster: build ## show containers on three hosts, by each backend, with age
 	@$(SUDO) bin/fairlead demo-cluster
 
 # All programs are built without cgo, as for users: with one setting, each package is compiled once.
-test: export CGO_ENABLED := 0
+test stress: export CGO_ENABLED := 0
 test: ## run the fast tests, in under 25 minutes (needs root: network namespaces)
 	@sh test/install-packages $(TEST_NEEDS)
 	@bad=$$(gofmt -l .); [ -z "$$bad" ] || { echo "not formatted: $$bad"; exit 1; }
