@@ -9,6 +9,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/fairlead/fairlead/internal/plugintest"
 	"golang.org/x/sys/unix"
 )
 
@@ -46,20 +47,16 @@ func syscallInfo(pid int) (*callInfo, error) {
 	return i, nil
 }
 
-// A traced program of this test binary marks the end of its start with a system call that has no effect and that no
-// other code makes.
-const markWhich, markWho = 0x46414952, 0x4c454144
-
-func mark() { _, _, _ = unix.RawSyscall(unix.SYS_GETPRIORITY, markWhich, markWho, 0) }
-
+// isMark reports whether a traced program marks the end of its start: see plugintest.Mark.
 func isMark(c *call) bool {
-	return c.nr == unix.SYS_GETPRIORITY && c.args[0] == markWhich && c.args[1] == markWho
+	return c.nr == unix.SYS_GETPRIORITY && c.args[0] == plugintest.MarkWhich && c.args[1] == plugintest.MarkWho
 }
 
-// self returns the path of this program's file.
-func self() string { return selfOnce() }
+// marks reports whether a program marks the end of its start: this test binary and the test program do.
+func marks(exe string) bool { return exe == self() || exe == testProgram }
 
-var selfOnce = sync.OnceValue(func() string {
+// self returns the path of this test binary.
+var self = sync.OnceValue(func() string {
 	path, _ := os.Readlink("/proc/self/exe")
 	return path
 })

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/agent/store"
+	"github.com/fairlead/fairlead/internal/plugintest"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
@@ -51,10 +52,7 @@ func newMachine(t testing.TB, s *scene) *machine {
 	t.Cleanup(m.host.close)
 	m.observe(m.netns)
 	m.in, m.out = m.open("stdin", 0), m.open("stdout", os.O_APPEND)
-	m.Install("cni", "daemon")
-	for _, p := range allPlugins() {
-		m.Install(p.Name)
-	}
+	m.Link(testProgram, plugintest.Names()...)
 	socket := ""
 	if s.prepare != nil {
 		socket = s.prepare(m)
@@ -168,9 +166,10 @@ func (m *machine) request(verb string, result string) program {
 	conf := m.conf()
 	name, argv := m.s.program(), []string(nil)
 	if m.s.runtime() {
-		name, argv = "cni", []string{verb, m.file(), m.id, netns}
+		name, argv = plugintest.Runtime, []string{strings.ToLower(verb), m.file(), "NS"}
+		env = append(env, "NS="+netns, "CONTAINER="+m.id)
 		if m.s.fused {
-			env = append(env, "FUSED=1")
+			env = append(env, "LIST_MODE=fused")
 		}
 	} else {
 		env = append(env, "CNI_COMMAND="+verb, "CNI_CONTAINERID="+m.id, "CNI_NETNS="+netns, "CNI_IFNAME=eth0")

@@ -200,10 +200,10 @@ func (t *tracer) stopped(pid int, ws unix.WaitStatus) error {
 	return t.resume(pid, int(sig))
 }
 
-// programOf returns the name of a process's program, or "" for this test binary, whose start is not counted.
+// programOf returns the name of a process's program, or "" for one that marks the end of its start, which is not counted.
 func programOf(pid int) string {
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-	if err != nil || exe == self() {
+	if err != nil || marks(exe) {
 		return ""
 	}
 	return filepath.Base(exe)

@@ -36,7 +36,7 @@ func runConcurrentContainers(t *testing.T, m *machine, mode string) {
 	for i := range netns {
 		netns[i] = kerneltest.Netns(t)
 	}
-	bin := programs(t)
+	bin := programs
 	// A process inherits the namespace of the thread that starts it, here this thread's.
 	all := func(verb string) string {
 		var out [n]strings.Builder

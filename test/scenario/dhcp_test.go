@@ -2,36 +2,22 @@ package scenario
 
 import (
 	"bufio"
-	"context"
-	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/fairlead/fairlead/internal/dhcptest"
-	"github.com/fairlead/fairlead/plugins/ipam/dhcpd"
 )
-
-// daemonMain runs the DHCP daemon at a socket.
-func daemonMain() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	fail(dhcpd.Run(ctx, dhcpd.Options{
-		SocketPath: os.Args[1], Leases: os.Args[2], ResendTimeout: 20 * time.Second, Log: func(line string) { fmt.Println(line) },
-	}, os.Getenv))
-}
 
 // startDaemon starts the DHCP daemon and returns when it listens.
 func startDaemon(t testing.TB, socket, leases string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command(filepath.Join(programs(t), "daemon"), socket, leases)
+	cmd := exec.Command(filepath.Join(programs, "daemon"), socket, leases)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err == nil {

@@ -21,7 +21,7 @@ func TestGCOfManyAttachments(t *testing.T) {
 	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	bin, netns := programs(t), kerneltest.Netns(t)
+	bin, netns := programs, kerneltest.Netns(t)
 	run := func(verb string, i int) time.Duration {
 		t.Helper()
 		cmd := exec.Command(bin+"/cni", verb, file, "NS", fmt.Sprintf("eth%d", i))

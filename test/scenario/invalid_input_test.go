@@ -329,18 +329,9 @@ func (m *machine) cni(verb, conf, id, netns, ifname string, env ...string) (stri
 		args = append(args, ifname)
 	}
 	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Env = append(m.Env("CNI_PATH="+programs(m.T), "NS="+netns, "CONTAINER="+id), env...)
+	cmd.Env = append(m.Env("CNI_PATH="+programs, "NS="+netns, "CONTAINER="+id), env...)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
-}
-
-// programs returns the directory that has this test binary under every plugin's name.
-func programs(t testing.TB) string {
-	path, err := exec.LookPath("bridge")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Dir(path)
 }
 
 // state returns everything that an attachment may leave: both namespaces and the files, without shared objects and

@@ -133,7 +133,7 @@ func (m *machine) plugin(t *testing.T, verb, conf string, kill time.Duration) ti
 	cmd.Stdin = strings.NewReader(conf)
 	var out strings.Builder
 	cmd.Stdout = &out
-	cmd.Env = m.Env("CNI_PATH="+programs(t), "CNI_COMMAND="+verb, "CNI_CONTAINERID=a", "CNI_NETNS="+m.Netns["a"], "CNI_IFNAME=eth0")
+	cmd.Env = m.Env("CNI_PATH="+programs, "CNI_COMMAND="+verb, "CNI_CONTAINERID=a", "CNI_NETNS="+m.Netns["a"], "CNI_IFNAME=eth0")
 	start := time.Now()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -239,7 +239,7 @@ func TestFusedFailure(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "bin")
 			link(t, path, map[string]string{"ref-tuning": refTuning, "broken": "/bin/false"})
 			out, err := m.cni("add", `{"cniVersion": "1.0.0", "name": "n", "plugins": [`+tt.plugins+`]}`, "a", "", "",
-				"CNI_PATH="+programs(t)+":"+path, ports)
+				"CNI_PATH="+programs+":"+path, ports)
 			if err == nil || !strings.Contains(out, tt.want) {
 				t.Errorf("ADD: %v\n%s\nwant %s", err, out, tt.want)
 			}
@@ -277,7 +277,7 @@ func TestThirdPartyPluginInList(t *testing.T) {
 		  {"type": "portmap", "capabilities": {"portMappings": true}}, {"type": "bandwidth", "egressRate": 1000000}]}`
 		for mode, v := range modes(m) {
 			run := func(verb string) string {
-				out, err := v.cni(verb, conf, "a", "", "", ports, "CNI_PATH="+refDir+":"+programs(t))
+				out, err := v.cni(verb, conf, "a", "", "", ports, "CNI_PATH="+refDir+":"+programs)
 				if err != nil {
 					t.Fatalf("%s %q: %s: %s", typ, mode, verb, out)
 				}

@@ -104,7 +104,7 @@ func TestOVSConcurrentAdds(t *testing.T) {
 	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	bin, netns := programs(t), make([]string, 8)
+	bin, netns := programs, make([]string, 8)
 	for i := range netns {
 		netns[i] = kerneltest.Netns(t)
 	}

@@ -90,8 +90,7 @@ func (s *ovsMachine) canReach(id, addr string) bool {
 // and never computed.
 func (s *ovsMachine) wantTCP(server, addr, from string) {
 	s.T.Helper()
-	dir := programs(s.T)
-	cmd := exec.Command("nsenter", "--net="+s.Netns[server], "--", dir+"/answer", "tcp", addr)
+	cmd := exec.Command("nsenter", "--net="+s.Netns[server], "--", "answer", "tcp", addr)
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -106,7 +105,7 @@ func (s *ovsMachine) wantTCP(server, addr, from string) {
 	if _, err := out.Read(make([]byte, 16)); err != nil {
 		s.T.Fatal(err)
 	}
-	if got := kerneltest.In(s.T, s.Netns[from], dir+"/dial", "tcp", addr); !strings.HasPrefix(got, "hello ") {
+	if got := kerneltest.In(s.T, s.Netns[from], "dial", "tcp", addr); !strings.HasPrefix(got, "hello ") {
 		s.T.Errorf("the answer of %s: %q", addr, got)
 	}
 }

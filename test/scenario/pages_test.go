@@ -19,6 +19,7 @@ import (
 	"github.com/fairlead/fairlead/agent/store/storetest"
 	"github.com/fairlead/fairlead/internal/dhcptest"
 	"github.com/fairlead/fairlead/internal/ovstest"
+	"github.com/fairlead/fairlead/internal/plugintest"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
@@ -30,7 +31,7 @@ func TestPluginPages(t *testing.T) {
 		t.Fatalf("no pages: %v", err)
 	}
 	known := map[string]bool{}
-	for _, p := range allPlugins() {
+	for _, p := range plugintest.Plugins() {
 		known[p.Name] = true
 		if !slices.Contains(pages, "../../docs/plugins/"+p.Name+".md") {
 			t.Errorf("%s has no page in docs/plugins", p.Name)

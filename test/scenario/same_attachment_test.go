@@ -77,7 +77,7 @@ func TestAddDuringListOfAnother(t *testing.T) {
 
 // command returns a command of the script "cni", and its output.
 func (m *machine) command(verb, file, mode, id, netns string) (*exec.Cmd, *bytes.Buffer) {
-	bin := programs(m.T)
+	bin := programs
 	cmd, out := exec.Command(bin+"/cni", verb, file, "NS"), &bytes.Buffer{}
 	cmd.Env = m.Env("CNI_PATH="+bin, "NS="+netns, "LIST_MODE="+mode, "CONTAINER="+id)
 	cmd.Stdout, cmd.Stderr = out, out

@@ -1,7 +1,7 @@
 // Package scenario runs testdata/*.txtar. Each is a host (a network namespace, with its state below $WORK),
 // configurations, and expected results.
 //
-// The plugins run as processes: each is this test binary under the plugin's name. In addition to testscript's commands
+// The plugins run as processes: see package plugintest. In addition to testscript's commands
 // there are
 //
 //	needs FEATURE...          skip on a kernel without one of these kerneltest features
@@ -27,25 +27,42 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/fairlead/fairlead/internal/plugintest"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
-	"github.com/fairlead/fairlead/plugin"
-	"github.com/fairlead/fairlead/plugins"
-	"github.com/fairlead/fairlead/plugins/ovs"
-	"github.com/fairlead/fairlead/skel"
 )
 
 func TestMain(m *testing.M) {
-	programs := map[string]func(){"cni": cniMain, "dial": dialMain, "answer": answerMain, "taparp": tapARPMain, "daemon": daemonMain}
-	for _, p := range allPlugins() {
-		programs[p.Name] = func() { skel.PluginMain(p) }
-	}
-	testscript.Main(m, programs)
+	testscript.Main(withProgram{m}, map[string]func(){"dial": dialMain, "answer": answerMain, "taparp": tapARPMain})
 }
 
-// allPlugins returns the plugins of both programs.
-func allPlugins() []skel.Plugin {
-	return append(plugins.All(), ovs.Plugin().Skel(plugin.Env{IPAM: plugins.IPAM()}))
+// withProgram has a directory with every plugin, the runtime cni and the DHCP daemon in front of PATH.
+type withProgram struct{ *testing.M }
+
+// Run implements testscript.TestingM.
+func (m withProgram) Run() int {
+	program, remove, err := plugintest.Build()
+	if err == nil {
+		defer remove()
+		programs, err = os.MkdirTemp("", "fairlead-scenario-")
+		defer os.RemoveAll(programs)
+	}
+	for _, name := range plugintest.Names() {
+		if err == nil {
+			err = os.Symlink(program, filepath.Join(programs, name))
+		}
+	}
+	if err == nil {
+		err = os.Setenv("PATH", programs+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.M.Run()
 }
+
+// programs is that directory.
+var programs string
 
 func TestScenarios(t *testing.T) {
 	testscript.Run(t, params("", "testdata/*.txtar"))
@@ -77,7 +94,7 @@ func params(mode string, patterns ...string) testscript.Params {
 func setUp(env *testscript.Env) error {
 	t := env.T().(interface{ testing.TB })
 	kerneltest.Host(t)
-	env.Setenv("CNI_PATH", filepath.SplitList(env.Getenv("PATH"))[0])
+	env.Setenv("CNI_PATH", programs)
 	env.Setenv("FAIRLEAD_RUN", filepath.Join(env.WorkDir, "run"))
 	env.Values["testing"], env.Values["daemon"] = t, &runningDaemon{}
 	sockets, err := os.MkdirTemp("", "dhcp-") // a socket's path must be short
@@ -134,9 +151,6 @@ func serve(ts *testscript.TestScript, _ bool, args []string) {
 		argv = append([]string{"nsenter", "--net=" + ts.Getenv(args[0]), "--"}, argv...)
 	}
 	path, err := exec.LookPath(argv[0])
-	if argv[0] == "answer" {
-		path, err = filepath.Join(ts.Getenv("CNI_PATH"), "answer"), nil
-	}
 	ts.Check(err)
 	cmd := &exec.Cmd{Path: path, Args: argv, Env: append(os.Environ(), "PATH="+ts.Getenv("PATH"))}
 	out, err := cmd.StdoutPipe()

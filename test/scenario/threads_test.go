@@ -35,7 +35,7 @@ func TestThreadsOfDelInIsolatedNetwork(t *testing.T) {
 		}
 		for range 20 {
 			err := host.Do(func() error {
-				return p.Funcs.Del(ctx, &skel.CmdArgs{ContainerID: "c", Netns: container, IfName: "eth0", Path: programs(t), StdinData: []byte(conf)})
+				return p.Funcs.Del(ctx, &skel.CmdArgs{ContainerID: "c", Netns: container, IfName: "eth0", Path: programs, StdinData: []byte(conf)})
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -4,7 +4,6 @@ package security
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,35 +13,24 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fairlead/fairlead/internal/plugintest"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
-	"github.com/fairlead/fairlead/plugin"
-	"github.com/fairlead/fairlead/plugins"
-	"github.com/fairlead/fairlead/plugins/ipam/dhcpd"
-	"github.com/fairlead/fairlead/plugins/ovs"
-	"github.com/fairlead/fairlead/skel"
 )
 
-// TestMain runs the test binary as the plugin named by argv[0], or as the DHCP daemon.
-func TestMain(m *testing.M) {
-	name := filepath.Base(os.Args[0])
-	if name == dhcpDaemon {
-		if err := dhcpd.Run(context.Background(), dhcpd.Options{SocketPath: os.Args[1], Leases: os.Args[2], Log: func(string) {}}, os.Getenv); err != nil {
-			panic(err)
-		}
-	}
-	for _, p := range allPlugins() {
-		if p.Name == name {
-			skel.PluginMain(p)
-		}
-	}
-	os.Exit(m.Run())
-}
+// testProgram is the path of the plugins and the DHCP daemon.
+var testProgram string
 
-const dhcpDaemon = "dhcp-daemon"
+func TestMain(m *testing.M) { os.Exit(run(m)) }
 
-// allPlugins returns the plugins of both programs.
-func allPlugins() []skel.Plugin {
-	return append(plugins.All(), ovs.Plugin().Skel(plugin.Env{IPAM: plugins.IPAM()}))
+func run(m *testing.M) int {
+	path, remove, err := plugintest.Build()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer remove()
+	testProgram = path
+	return m.Run()
 }
 
 // machine is a host with containers.
@@ -54,10 +42,7 @@ type machine struct {
 func newMachine(t testing.TB, containers ...string) *machine {
 	t.Helper()
 	m := &machine{Machine: kerneltest.NewMachine(t, containers...)}
-	m.Install(dhcpDaemon)
-	for _, p := range allPlugins() {
-		m.Install(p.Name)
-	}
+	m.Link(testProgram, plugintest.Names()...)
 	return m
 }
 

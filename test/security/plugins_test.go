@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead/fairlead/internal/dhcptest"
 	"github.com/fairlead/fairlead/internal/ovstest"
+	"github.com/fairlead/fairlead/internal/plugintest"
 	"github.com/fairlead/fairlead/internal/systemdunit"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
@@ -107,7 +108,7 @@ func (m *machine) dhcp() {
 	n := dhcptest.New(m.T, "lan0", "10.0.0.1/24")
 	n.Dnsmasq("--dhcp-range=10.0.0.50,10.0.0.59,255.255.255.0,1h")
 	n.Join(m.Netns["a"], "eth0")
-	argv := append(systemdunit.Setpriv(capabilityTable(m.T)["fairlead-dhcp"]), filepath.Join(m.Bin(), dhcpDaemon), m.Dir+"/dhcp.sock", m.Dir+"/leases")
+	argv := append(systemdunit.Setpriv(capabilityTable(m.T)["fairlead-dhcp"]), filepath.Join(m.Bin(), plugintest.Daemon), m.Dir+"/dhcp.sock", m.Dir+"/leases")
 	daemon := exec.Command(argv[0], argv[1:]...)
 	daemon.Stderr = os.Stderr
 	if err := daemon.Start(); err != nil {

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairlead/fairlead/internal/plugintest"
 	"github.com/fairlead/fairlead/internal/reference"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 	"github.com/fairlead/fairlead/test/cyclonus"
@@ -212,6 +213,7 @@ func (b *testBinaries) compile(ctx context.Context, work string) error {
 	for pkg, provide := range map[string]func(context.Context, string) ([]string, error){
 		module + "test/compat": referencePlugins, module + "test/cluster": programs, module + "test/docker": programs,
 		module + "test/cyclonus": cyclonusCases, module + "test/e2e": clusterPrograms,
+		module + "test/scenario": testProgram, module + "test/crash": testProgram, module + "test/security": testProgram,
 	} {
 		if !done[pkg] {
 			continue
@@ -233,6 +235,12 @@ func (b *testBinaries) compile(ctx context.Context, work string) error {
 func programs(ctx context.Context, work string) ([]string, error) {
 	dir := filepath.Join(work, "bin")
 	return []string{"FAIRLEAD_TEST_PROGRAMS=" + dir}, compile(ctx, "build", "-o", dir+"/", module+"cmd/fairlead", module+"cmd/fairlead-cni")
+}
+
+// testProgram builds the program that tests run as every plugin.
+func testProgram(ctx context.Context, work string) ([]string, error) {
+	path := filepath.Join(work, "test-program")
+	return []string{plugintest.Variable + "=" + path}, compile(ctx, "build", "-o", path, plugintest.Package)
 }
 
 // clusterPrograms builds what a Kubernetes cluster needs.

@@ -1,4 +1,4 @@
-package scenario
+package main
 
 import (
 	"context"
@@ -18,8 +18,10 @@ import (
 	"github.com/fairlead/fairlead/plugins/ovs"
 )
 
-// cniMain is the command cni: it runs our libcni on a file, with the plugins as processes.
-func cniMain() {
+// runtimeMain runs our libcni on a file: "cni VERB FILE NAME [IFNAME]". The variable NAME has the path of the container's
+// namespace; "-" is none. CONTAINER has the container's ID. LIST_MODE says how a list runs: plugin by plugin, "fused" into
+// one plugin, or "in-process".
+func runtimeMain() {
 	verb, file, ns := os.Args[1], os.Args[2], os.Args[3]
 	rt := &libcni.RuntimeConf{ContainerID: os.Getenv("CONTAINER"), IfName: "eth0"}
 	if ns != "-" {
@@ -110,7 +112,9 @@ func do(ctx context.Context, c *libcni.CNIConfig, verb string, list *libcni.Netw
 			return err
 		}
 		out, err := wire.Encode(res, list.CNIVersion)
-		fmt.Println(string(out))
+		if err == nil {
+			_, err = fmt.Println(string(out))
+		}
 		return err
 	case "check":
 		return c.CheckNetworkList(ctx, list, rt)

@@ -1,0 +1,5 @@
+//go:build !race
+
+package plugintest
+
+func flags() []string { return []string{"-ldflags=-s -w"} }
