@@ -304,7 +304,7 @@ func TestRemoveBridge(t *testing.T) {
 func TestPortsInUse(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	for _, address := range []string{"127.0.0.1:8080", ":60999"} {
+	for _, address := range []string{"127.0.0.1:8080", ":60999", ":65535"} {
 		l, err := net.Listen("tcp", address)
 		must(t, err)
 		defer l.Close()
@@ -326,6 +326,9 @@ func TestPortsInUse(t *testing.T) {
 	}
 	h.fails("NetworkDriver.ProgramExternalConnectivity", `{`+ids("n1", "e1")+`,"Options":{"com.docker.network.portmap":[{"Proto":6,"Port":1,"HostPort":8080,"HostPortEnd":8081},{"Proto":6,"Port":1,"HostPort":8080,"HostPortEnd":8081}]}}`,
 		"no port from 8080 to 8081 of the host is free")
+	// That a port cannot be tried does not mean that it is in use.
+	h.fails("NetworkDriver.ProgramExternalConnectivity", `{`+ids("n1", "e1")+`,"Options":{"com.docker.network.portmap":[{"Proto":6,"Port":1,"HostPort":65535,"HostPortEnd":65537}]}}`,
+		"is port 65536 of the host free?")
 }
 
 // TestFailedEndpoint checks that a failed CreateEndpoint leaves nothing.
