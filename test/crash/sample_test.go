@@ -24,10 +24,14 @@ func seed(t *testing.T) uint64 {
 	return n
 }
 
-// sampleSize returns about how many points of each scene the sample has. FAIRLEAD_SAMPLE overrides it.
+// sampleSize returns about how many points of each scene the sample has: half as many in the short lane of an emulated
+// kernel. FAIRLEAD_SAMPLE overrides it.
 func sampleSize() int {
 	if n, err := strconv.Atoi(os.Getenv("FAIRLEAD_SAMPLE")); err == nil && n > 0 {
 		return n
+	}
+	if testing.Short() {
+		return 2
 	}
 	return 4
 }
