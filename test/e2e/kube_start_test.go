@@ -38,8 +38,8 @@ type podStarts struct {
 	slowestInBurst []float64
 }
 
-// TestKubernetesPodStart measures the start of pods on three nodes, with our agent and with flanneld and the reference
-// plugins, in turn. The plugin flannel is the one that flanneld.Plugin returns. Both lists also limit bandwidth, which
+// TestKubernetesPodStart measures the start of pods on three nodes, with our agent, with flanneld and the reference plugins,
+// and with our agent without network policy, which flannel does not have, in turn. The plugin flannel is the one that flanneld.Plugin returns. Both lists also limit bandwidth, which
 // flannel's manifest does not do.
 func TestKubernetesPodStart(t *testing.T) {
 	rounds, err := strconv.Atoi(kerneltest.OptIn(t, podStartVariable))
@@ -60,19 +60,20 @@ func TestKubernetesPodStart(t *testing.T) {
 	k := clusterKind{version: kubetest.Version, nodes: 3, mode: "nftables", network: kubernetesAgent}
 	c := newKubeCluster(t, p, kubernetesPrograms(t, k.version), k)
 	s := &starter{cluster: c, api: c.newAPI(t)}
-	sides := []*podStarts{{side: "fairlead"}, {side: "flannel and reference plugins"}}
+	withPolicy := &podStarts{side: "fairlead"}
+	withoutPolicy := &podStarts{side: "fairlead without network policy"}
+	flannel := &podStarts{side: "flannel and reference plugins"}
 	for range rounds {
-		for i, side := range sides {
-			if i == 0 {
-				s.useFairlead(t)
-			} else {
-				s.useFlannel(t)
-			}
-			s.measure(t, side)
-		}
+		s.useFairlead(t, true)
+		s.measure(t, withPolicy)
+		s.useFlannel(t)
+		s.measure(t, flannel)
+		s.useFairlead(t, false)
+		s.measure(t, withoutPolicy)
 	}
+	sides := []*podStarts{withPolicy, withoutPolicy, flannel}
 	for _, s := range sides {
-		t.Logf("%-30s one at a time: p50 %s, p99 %s, plugins %v of each; %d at once: p50 %s, p99 %s, last %s, plugins %v of each", s.side,
+		t.Logf("%-32s one at a time: p50 %s, p99 %s, plugins %v of each; %d at once: p50 %s, p99 %s, last %s, plugins %v of each", s.side,
 			quantile(s.alone, 50), quantile(s.alone, 99), (s.network / time.Duration(s.networkCount)).Round(100*time.Microsecond), startsBurst,
 			quantile(s.burst, 50), quantile(s.burst, 99), quantile(s.slowestInBurst, 50), (s.burstNetwork / time.Duration(s.burstPods)).Round(100*time.Microsecond))
 	}
@@ -86,26 +87,32 @@ type starter struct {
 	count   int
 }
 
-// useFairlead ends flanneld and starts our agents. The first time, they run already.
-func (s *starter) useFairlead(t *testing.T) {
+// useFairlead starts our agents in place of flanneld or of agents with another configuration.
+func (s *starter) useFairlead(t *testing.T, policy bool) {
 	t.Helper()
 	if s.flannel == nil {
-		return
+		s.endAgents(t)
 	}
-	for i, n := range s.cluster.hosts {
+	for i, n := range s.cluster.hosts[:len(s.flannel)] {
 		n.shell(t, "kill "+s.flannel[i]+"; while kill -0 "+s.flannel[i]+" 2>/dev/null; do sleep 0.1; done\n"+
 			"ip link del flannel.1; ip link del cni0; rm /etc/cni/net.d/10-flannel.conflist; rm -rf /opt/cni/bin; cp -a /mnt/cni /opt/cni/bin")
 	}
+	s.flannel = nil
+	s.cluster.control.shell(t, fmt.Sprintf("sed -i 's/policy: {enabled: [a-z]*}/policy: {enabled: %v}/' %s && grep -q 'policy: {enabled: %[1]v}' %[2]s", policy, agentManifest))
 	s.cluster.applyAgents(t)
 	s.settle(t)
+}
+
+func (s *starter) endAgents(t *testing.T) {
+	t.Helper()
+	s.cluster.agents(t, "delete", "daemonset", s.cluster.agentName(), "--cascade=foreground")
 }
 
 // useFlannel ends our agents, removes what they made, and starts flanneld with the reference plugins.
 func (s *starter) useFlannel(t *testing.T) {
 	t.Helper()
 	c := s.cluster
-	c.agents(t, "delete", "daemonset", c.agentName(), "--cascade=foreground")
-	s.flannel = nil
+	s.endAgents(t)
 	for _, n := range c.hosts {
 		n.shell(t, "ip route flush proto 103; rm -f /etc/cni/net.d/10-fairlead.conflist; rm -rf /opt/cni/bin; mkdir /opt/cni/bin; cp /mnt/reference/* /mnt/e2e/flannel /opt/cni/bin/")
 		n.write(t, "/etc/kube-flannel/net-conf.json", `{"Network": "`+podRange+`", "Backend": {"Type": "vxlan"}}`)
