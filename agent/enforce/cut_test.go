@@ -139,10 +139,16 @@ func (n *cutNode) cuts(want int) {
 	n.t.Helper()
 	kerneltest.Eventually(n.t, func() error {
 		if have := n.cutNow(); have != want {
-			return fmt.Errorf("%d connections are cut, want %d\n%s\n%s", have, want, kerneltest.Run(n.t, "conntrack", "-L", "-o", "id"), n.log)
+			return fmt.Errorf("%d connections are cut, want %d\n%s", have, want, n.state())
 		}
 		return nil
 	})
+}
+
+// state returns what the node's kernel knows of its connections and of policy, and the enforcer's log.
+func (n *cutNode) state() string {
+	n.t.Helper()
+	return kerneltest.Run(n.t, "conntrack", "-L", "-o", "id") + kerneltest.Run(n.t, "nft", "list", "ruleset") + n.log.String()
 }
 
 // cutNow returns the number of connections that are cut.
@@ -167,6 +173,7 @@ func (n *cutNode) cutNow() int {
 // conn is a connection of TCP.
 type conn struct {
 	t              *testing.T
+	n              *cutNode
 	client, server net.Conn
 }
 
@@ -177,7 +184,7 @@ const servicePorts = 10000
 func (p *cutPod) connect(server *cutPod, to netip.AddrPort) *conn {
 	t := p.n.t
 	t.Helper()
-	c := &conn{t: t}
+	c := &conn{t: t, n: p.n}
 	var l net.Listener
 	kerneltest.Eventually(t, func() error { // the process that another test is starting may still have a copy of a closed socket
 		return kerneltest.Inside(server.netns, func() (err error) {
@@ -228,7 +235,7 @@ func (c *conn) silent(at net.Conn) {
 	c.t.Helper()
 	must(c.t, at.SetReadDeadline(time.Now().Add(silence)))
 	if _, err := at.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		c.t.Errorf("from %s to %s: read returns %v", at.RemoteAddr(), at.LocalAddr(), err)
+		c.t.Errorf("from %s to %s: read returns %v\n%s", at.RemoteAddr(), at.LocalAddr(), err, c.n.state())
 	}
 }
 
