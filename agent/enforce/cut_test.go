@@ -164,7 +164,8 @@ func (n *cutNode) cutNow() int {
 		list, _, _ := strings.Cut(set, "}")
 		sum += strings.Count(list, ",") + 1
 	}
-	if sum == 0 { // such a table should not exist
+	// A table without elements should not exist. The rules of a new one follow its elements, in another transaction.
+	if sum == 0 || !strings.Contains(string(out), " drop\n") {
 		return -1
 	}
 	return sum

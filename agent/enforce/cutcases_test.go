@@ -141,7 +141,7 @@ func TestNodeIsNotCut(t *testing.T) {
 	cut := a.connect(b, netip.AddrPortFrom(b.addrs[0], 81))
 	n.policy("closed", strings.Replace(noIngress, "[Ingress]", "[Ingress, Egress]", 1))
 	n.cuts(1)
-	own := &conn{t: t, client: host, server: pod}
+	own := &conn{t: t, n: n, client: host, server: pod}
 	own.passes(host, pod)
 	own.passes(pod, host)
 	send(t, cut.client)
