@@ -58,6 +58,18 @@ func Build() (path string, remove func(), err error) {
 	return path, func() { _ = os.RemoveAll(dir) }, nil
 }
 
+// Run runs a package's tests with the program, whose path it sets before. It returns their exit status.
+func Run(m interface{ Run() int }, path *string) int {
+	program, remove, err := Build()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer remove()
+	*path = program
+	return m.Run()
+}
+
 // The arguments of getpriority in Mark. The call fails, and no other code makes it.
 const (
 	MarkWhich = 0x46414952

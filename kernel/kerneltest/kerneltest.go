@@ -126,16 +126,16 @@ func In(t testing.TB, netns string, argv ...string) string {
 	t.Helper()
 	var out []byte
 	var err error
-	inside(t, netns, func() { out, err = output(argv) })
+	onThread(t, netns, func() { out, err = output(argv) })
 	if err != nil {
 		t.Fatalf("in %s: %s: %v\n%s", netns, strings.Join(argv, " "), err, out)
 	}
 	return string(out)
 }
 
-// inside calls f on this thread while it is in a network namespace ("" is the one that it is in). Commands that f starts
+// onThread calls f on this thread while it is in a network namespace ("" is the one that it is in). Commands that f starts
 // are there, too, and keep the thread's other namespaces. A thread that cannot return is not used again.
-func inside(t testing.TB, netns string, f func()) {
+func onThread(t testing.TB, netns string, f func()) {
 	t.Helper()
 	if netns == "" {
 		f()
@@ -177,7 +177,7 @@ func dumped() [][2]string {
 func Dump(t testing.TB, netns string) string {
 	t.Helper()
 	var b strings.Builder
-	inside(t, netns, func() {
+	onThread(t, netns, func() {
 		for _, c := range dumped() {
 			cmd := exec.Command(strings.Fields(c[0])[0], strings.Fields(c[0])[1:]...)
 			if c[1] != "" {

@@ -25,18 +25,7 @@ func TestMain(m *testing.M) {
 		traceeMain()
 		os.Exit(0)
 	}
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	path, remove, err := plugintest.Build()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer remove()
-	testProgram = path
-	return m.Run()
+	os.Exit(plugintest.Run(m, &testProgram))
 }
 
 func fail(err error) {

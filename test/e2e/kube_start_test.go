@@ -38,9 +38,9 @@ type podStarts struct {
 	slowestInBurst []float64
 }
 
-// TestKubernetesPodStart measures the start of pods on three nodes, with our agent, with flanneld and the reference plugins,
-// and with our agent without network policy, which flannel does not have, in turn. The plugin flannel is the one that flanneld.Plugin returns. Both lists also limit bandwidth, which
-// flannel's manifest does not do.
+// TestKubernetesPodStart measures the start of pods on three nodes: with our agent, with flanneld and the reference plugins,
+// and with our agent without network policy, in turn. flannel has no network policy. flanneld.Plugin chooses the version of
+// the plugin flannel. Both lists also limit bandwidth, unlike flannel's manifest.
 func TestKubernetesPodStart(t *testing.T) {
 	rounds, err := strconv.Atoi(kerneltest.OptIn(t, podStartVariable))
 	if err != nil {

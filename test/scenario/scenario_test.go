@@ -1,8 +1,7 @@
 // Package scenario runs testdata/*.txtar. Each is a host (a network namespace, with its state below $WORK),
 // configurations, and expected results.
 //
-// The plugins run as processes: see package plugintest. In addition to testscript's commands
-// there are
+// The plugins run as processes: see package plugintest. In addition to testscript's commands there are
 //
 //	needs FEATURE...          skip on a kernel without one of these kerneltest features
 //	netns NAME...             create container namespaces
@@ -35,7 +34,10 @@ func TestMain(m *testing.M) {
 	testscript.Main(withProgram{m}, map[string]func(){"dial": dialMain, "answer": answerMain, "taparp": tapARPMain})
 }
 
-// withProgram has a directory with every plugin, the runtime cni and the DHCP daemon in front of PATH.
+// programs is the directory of every plugin, the runtime cni and the DHCP daemon.
+var programs string
+
+// withProgram runs tests with programs in front of PATH.
 type withProgram struct{ *testing.M }
 
 // Run implements testscript.TestingM.
@@ -60,9 +62,6 @@ func (m withProgram) Run() int {
 	}
 	return m.M.Run()
 }
-
-// programs is that directory.
-var programs string
 
 func TestScenarios(t *testing.T) {
 	testscript.Run(t, params("", "testdata/*.txtar"))

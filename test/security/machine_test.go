@@ -20,18 +20,7 @@ import (
 // testProgram is the path of the plugins and the DHCP daemon.
 var testProgram string
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
-	path, remove, err := plugintest.Build()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer remove()
-	testProgram = path
-	return m.Run()
-}
+func TestMain(m *testing.M) { os.Exit(plugintest.Run(m, &testProgram)) }
 
 // machine is a host with containers.
 type machine struct {

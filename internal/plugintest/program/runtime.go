@@ -71,7 +71,7 @@ func runForEach(c *libcni.CNIConfig, verb string, list *libcni.NetworkConfigList
 	wg.Wait()
 }
 
-// inProcess returns an executor that runs plugins within this process. The programs in CNI_PATH are this test binary.
+// inProcess returns an executor that runs plugins within this process. The plugins in CNI_PATH are this program.
 func inProcess() libcni.Exec { return plugins.In(plugin.Env{}, ovs.Plugin()) }
 
 // fused returns the list with one plugin in place of all, as fairlead fuse writes it.
