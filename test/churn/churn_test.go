@@ -16,24 +16,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/internal/plugintest"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
-	"github.com/fairlead/fairlead/plugins"
-	"github.com/fairlead/fairlead/skel"
 )
 
-// TestMain runs this binary as the plugin named by argv[0], or as the runtime.
+var testProgram string // see package plugintest
+
+// TestMain runs this binary as the runtime if argv[0] says so.
 func TestMain(m *testing.M) {
-	name := filepath.Base(os.Args[0])
-	for _, p := range plugins.All() {
-		if p.Name == name {
-			skel.PluginMain(p)
-		}
-	}
-	if name == "runtime" {
+	if filepath.Base(os.Args[0]) == "runtime" {
 		runtimeMain()
 		return
 	}
-	os.Exit(m.Run())
+	os.Exit(plugintest.Run(m, &testProgram))
 }
 
 const containers = 48
@@ -87,9 +82,7 @@ func newChurnHost(t *testing.T) *host {
 	}
 	h.Machine = kerneltest.NewMachine(t, h.names...)
 	h.Install("runtime")
-	for _, p := range plugins.All() {
-		h.Install(p.Name)
-	}
+	h.Link(testProgram, plugintest.Names()...)
 	return h
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead/fairlead/examples"
 	"github.com/fairlead/fairlead/internal/dhcptest"
 	"github.com/fairlead/fairlead/internal/ovstest"
+	"github.com/fairlead/fairlead/internal/plugintest"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
@@ -160,7 +161,7 @@ func lan(m *machine) string {
 	n := dhcptest.New(m.T, "lan0", "10.0.0.1/24")
 	n.Dnsmasq("--dhcp-range=10.0.0.50,10.0.0.60,255.255.255.0,1h")
 	socket := filepath.Join(m.Dir, "s")
-	startDaemon(m, socket, filepath.Join(m.Dir, "leases"))
+	dhcptest.Daemon(m.T, filepath.Join(m.Bin(), plugintest.Daemon), socket, filepath.Join(m.Dir, "leases"))
 	return socket
 }
 
@@ -233,6 +234,6 @@ func lanOnSwitch(m *machine) string {
 		_ = dnsmasq.Process.Kill()
 		_ = dnsmasq.Wait()
 	})
-	startDaemon(m, filepath.Join(m.Dir, "s"), filepath.Join(m.Dir, "leases"))
+	dhcptest.Daemon(m.T, filepath.Join(m.Bin(), plugintest.Daemon), filepath.Join(m.Dir, "s"), filepath.Join(m.Dir, "leases"))
 	return socket
 }

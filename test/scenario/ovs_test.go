@@ -11,7 +11,9 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/examples"
+	"github.com/fairlead/fairlead/internal/dhcptest"
 	"github.com/fairlead/fairlead/internal/ovstest"
+	"github.com/fairlead/fairlead/internal/plugintest"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
@@ -242,7 +244,7 @@ func TestOVSExample(t *testing.T) {
 	leases := filepath.Join(s.Dir, "leases")
 	dnsmasq(t, s.Netns["c"], leases)
 	socket := filepath.Join(s.sw.Dir, "dhcp.sock")
-	startDaemon(t, socket, t.TempDir())
+	dhcptest.Daemon(t, filepath.Join(programs, plugintest.Daemon), socket, t.TempDir())
 	s.wrap = []string{"unshare", "-m", "sh", "-c",
 		`mount -t tmpfs none /run && mkdir /run/cni /run/openvswitch && ln -s "$0" /run/cni/dhcp.sock && ln -s "$1" /run/openvswitch/db.sock && shift && exec "$@"`,
 		socket, s.sw.Socket()}

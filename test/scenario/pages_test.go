@@ -85,7 +85,7 @@ func lan(t *testing.T) (wrap []string) {
 	kerneltest.Run(t, "ip", "link", "set", "far1", "master", "lan0", "up")
 	n.Dnsmasq("--enable-ra", "--dhcp-range=10.0.0.50,10.0.0.60,255.255.255.0,1h", "--dhcp-range=fd00:7::100,fd00:7::1ff,64,1h")
 	socket := filepath.Join(t.TempDir(), "dhcp.sock")
-	startDaemon(t, socket, t.TempDir())
+	dhcptest.Daemon(t, filepath.Join(programs, plugintest.Daemon), socket, t.TempDir())
 	return []string{"unshare", "-m", "sh", "-c", `mount -t tmpfs none /run && mkdir /run/cni && ln -s "$0" /run/cni/dhcp.sock && exec "$@"`, socket}
 }
 
