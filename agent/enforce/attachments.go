@@ -97,6 +97,9 @@ func (e *Enforcer) readAttachment(k podstate.Key) (in *Enforcer, err error) {
 			change(c)
 		}
 	})
+	if !known {
+		e.removeNetworks()
+	}
 	return in, nil
 }
 

@@ -21,8 +21,10 @@ import (
 type isolated struct {
 	networks map[string]*Enforcer // of the host's Enforcer: by network
 	start    func(*Enforcer)      // of the host's Enforcer: runs one of these; nil: nothing runs yet, or any more
-	cluster  map[string]Network   // of the host's Enforcer: the cluster's networks
+	cluster  map[string]Network   // of the host's Enforcer: the cluster's networks; nil: not known yet
 
+	done     context.Context         // ends when the network has gone
+	end      context.CancelFunc      // ends it
 	network  string                  // "": the host
 	ns       *netns.Handle           // that the rules are in; nil: none
 	leave    context.CancelCauseFunc // ends the work in that namespace
@@ -69,6 +71,7 @@ func (e *Enforcer) addNetwork(network string) *Enforcer {
 	n.network, n.active, n.missing, n.unwritten = network, true, maps.Clone(e.missing), true
 	n.compiler, n.metrics = e.compiler.ForNetwork(network, e.cluster[network].Peers), e.metrics.forNetwork()
 	n.compiler.SetPodNetworks(e.subnets(network))
+	n.done, n.end = context.WithCancel(context.Background())
 	e.networks[network] = n
 	if e.start != nil {
 		e.start(n)
@@ -81,11 +84,34 @@ func (e *Enforcer) updateNetworks(change func(*policy.Compiler)) {
 	if e.network != "" {
 		return
 	}
-	for network := range e.compiler.LocalNetworks() {
-		e.addNetwork(network)
-	}
+	e.addLocalNetworks()
 	for _, n := range e.networks {
 		n.update(change)
+	}
+}
+
+// addLocalNetworks adds the cluster's networks in which pods of this node have addresses. A pod's annotation may name any
+// others. The caller holds the lock of the host's Enforcer.
+func (e *Enforcer) addLocalNetworks() {
+	for network := range e.compiler.LocalNetworks() {
+		if _, exists := e.cluster[network]; exists {
+			e.addNetwork(network)
+		}
+	}
+}
+
+// removeNetworks removes the Enforcers of networks that the cluster does not have any more and in which nobody is attached.
+// The caller holds reading, so that nobody is about to be attached.
+func (e *Enforcer) removeNetworks() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for network, n := range e.networks {
+		if _, exists := e.cluster[network]; exists || e.cluster == nil || len(n.claims()) > 0 {
+			continue
+		}
+		delete(e.networks, network)
+		n.end()
+		e.metrics.merge(n.metrics)
 	}
 }
 
@@ -105,6 +131,9 @@ func (e *Enforcer) SetNetworks(all map[string]Network) {
 		return
 	}
 	e.update(func(c *policy.Compiler) { c.SetPodNetworks(e.subnets(c.Network())) })
+	e.reading.Lock()
+	defer e.reading.Unlock()
+	e.removeNetworks()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for network, n := range e.networks {
@@ -155,9 +184,12 @@ func (e *Enforcer) problemOfNetworks() string {
 	return ""
 }
 
-// runIsolated keeps policy in force in an isolated network until the context ends, whenever the network has a namespace on
-// this node.
+// runIsolated keeps policy in force in an isolated network until the context ends or the network has gone, whenever the
+// network has a namespace on this node.
 func (e *Enforcer) runIsolated(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(e.done, cancel)()
 	t := time.NewTicker(lookEvery)
 	defer t.Stop()
 	for ctx.Err() == nil {

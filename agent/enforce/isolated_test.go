@@ -4,19 +4,24 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/agent/podstate"
 	"github.com/fairlead/fairlead/agent/policy"
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 	"github.com/fairlead/fairlead/kernel/netns"
+	"github.com/fairlead/fairlead/kernel/nft"
+	"github.com/fairlead/fairlead/kernel/nftable"
 )
 
 // isolatedNet is an isolated network on a node. Its host is the network's namespace.
@@ -178,6 +183,7 @@ func TestIsolatedRestart(t *testing.T) {
 	db := pod("db", "u2")
 	db.Isolated = map[string][]netip.Addr{status.name: {netip.MustParseAddr("10.0.0.9")}} // as the API has it
 	h.start(pod("web", "u1"), db)
+	h.e.SetNetworks(map[string]Network{"": {}, n.name: {}, status.name: {}})
 	stop = h.runNetworks()
 	n.becomes("10.0.0.1", "ingress")
 	status.becomes("10.0.0.9", "ingress")
@@ -221,4 +227,52 @@ func TestIsolatedProblem(t *testing.T) {
 	if p := e.Problem(); p != "network blue: the rules are not in the kernel yet" || e.gauges()[0] != 0 {
 		t.Errorf("no rules: %s, %v", p, e.gauges())
 	}
+}
+
+// TestIsolatedNetworksOfCluster checks that a pod's annotation adds only networks of the cluster, and that networks go with
+// the cluster's, or later with their last attachment. Their counts stay.
+func TestIsolatedNetworksOfCluster(t *testing.T) {
+	e := newEnforcer(Options{Node: "n1", Log: slog.New(slog.DiscardHandler), Attachments: podstate.Open(local.Open(t.TempDir(), t.TempDir()))}, nil)
+	e.inForce, e.active = true, true
+	started := map[string]*Enforcer{}
+	e.startNetworks(func(n *Enforcer) { started[n.network] = n })
+	is := func(want ...string) {
+		t.Helper()
+		var have []string
+		for _, n := range e.allNetworks() {
+			have = append(have, n.network)
+		}
+		if !slices.Equal(have, want) {
+			t.Errorf("networks %q, want %q", have, want)
+		}
+	}
+	db := pod("db", "u2")
+	db.Node, db.Isolated = "n1", map[string][]netip.Addr{"blue": nil, "made-up": nil, "../x": nil}
+	e.update(func(c *policy.Compiler) { c.SetEndpoint(db) })
+	is()
+	e.SetNetworks(map[string]Network{"": {}, "blue": {}, "red": {}})
+	is("blue")
+	e.ofNetwork("red")
+	e.update(func(c *policy.Compiler) {
+		if c.Network() == "red" {
+			c.SetClaim("u2/eth1", &policy.Claim{Namespace: "shop", Name: "db"})
+		}
+	})
+	is("blue", "red")
+	counted := []nftable.Counter{{Chain: "ingress-x", Comment: policy.NetworkPolicyID("shop", "db") + " ingress[0]", Handle: 1, Verdict: "accept", Counter: nft.Counter{Packets: 3}}}
+	e.metrics.tally.Add(counted)
+	started["blue"].metrics.tally.Add(counted)
+	before := e.packets()
+	e.SetNetworks(map[string]Network{"": {}})
+	is("red")
+	if started["blue"].done.Err() == nil || started["red"].done.Err() != nil {
+		t.Error("the wrong network has ended")
+	}
+	if after := e.packets(); len(before) == 0 || !maps.Equal(before, after) {
+		t.Errorf("packets before %v, after %v", before, after)
+	}
+	if _, err := e.readAttachment(podstate.Key{ContainerID: "u2", IfName: "eth1"}); err != nil { // has no file: DEL
+		t.Fatal(err)
+	}
+	is()
 }

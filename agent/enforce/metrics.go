@@ -65,6 +65,15 @@ func (m *metrics) packets(f func(policy.Series, uint64)) {
 	}
 }
 
+// merge adds the sums of a network that has gone, so that no total becomes smaller.
+func (m *metrics) merge(gone *metrics) {
+	gone.mu.Lock()
+	defer gone.mu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.tally.Merge(gone.tally)
+}
+
 func newMetrics() *metrics {
 	opts := func(name, help string) prometheus.Opts {
 		return prometheus.Opts{Namespace: "fairlead", Subsystem: "policy", Name: name, Help: help}

@@ -215,7 +215,7 @@ func (c *Compiler) endpointChanged(key string) {
 	if e != nil && e.Node != c.node {
 		e = nil
 	}
-	c.updateLocal(key, e, c.withoutPeers(e, addrs))
+	c.updateLocal(key, e, c.enforced(e, addrs))
 }
 
 // SetNode adds a node or changes it.

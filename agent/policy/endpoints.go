@@ -60,7 +60,7 @@ func (s *endpoints) owner(a netip.Addr) (key string) {
 }
 
 func (s *endpoints) rank(key string, a netip.Addr) int {
-	if slices.Contains(s.byKey[key].Announced, a) {
+	if slices.Contains(s.byKey[key].Announced[""], a) {
 		return 0
 	}
 	return 1

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 )
@@ -72,24 +73,31 @@ func (c *Compiler) inNetwork(e *Endpoint) *Endpoint {
 		return e
 	}
 	here := *e
-	here.Addresses, here.Announced = nil, nil
+	here.Addresses = nil
+	var announced []netip.Addr
 	for _, network := range append([]string{c.network}, c.peers...) {
 		here.Addresses = append(here.Addresses, e.Isolated[network]...)
+		announced = append(announced, e.Announced[network]...)
 	}
+	here.Announced = map[string][]netip.Addr{}
+	maps.Copy(here.Announced, e.Announced)
+	here.Announced[""] = announced
 	if len(here.Addresses) == 0 && e.Node != c.node {
 		return nil
 	}
 	return &here
 }
 
-// withoutPeers returns those of an endpoint's addresses that are in this network. In a peer's network, the table there
-// decides.
-func (c *Compiler) withoutPeers(e *Endpoint, addrs []netip.Addr) []netip.Addr {
-	if e == nil || len(c.peers) == 0 {
+// enforced returns those of an endpoint's addresses for which this node's table decides. For addresses in a peer's network,
+// the table there does. An address that only an annotation has counts after an ADD only: whoever creates a pod can write
+// the annotation.
+func (c *Compiler) enforced(e *Endpoint, addrs []netip.Addr) []netip.Addr {
+	if e == nil {
 		return addrs
 	}
 	return slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool {
-		return slices.ContainsFunc(c.peers, func(peer string) bool { return slices.Contains(e.Isolated[peer], a) })
+		return c.claimOf(a) == nil && (slices.Contains(e.Announced[""], a) ||
+			slices.ContainsFunc(c.peers, func(peer string) bool { return slices.Contains(e.Isolated[peer], a) }))
 	})
 }
 

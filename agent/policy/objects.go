@@ -78,27 +78,40 @@ func (e *Endpoint) addNetworks(annotation string) {
 		for _, text := range n.IPs {
 			addrs = appendAddr(addrs, text)
 		}
-		if n.Isolated == "" {
-			e.announce(addrs)
+		if n.Isolated != "" {
+			e.addIsolated(n.Isolated, addrs, n.Default)
 			continue
 		}
-		if n.Default {
-			e.Addresses = slices.DeleteFunc(e.Addresses, func(a netip.Addr) bool { return slices.Contains(addrs, a) })
+		for _, a := range addrs {
+			if !slices.Contains(e.Addresses, a) {
+				e.Addresses = append(e.Addresses, a)
+				e.announce("", a)
+			}
 		}
-		if e.Isolated == nil {
-			e.Isolated = map[string][]netip.Addr{}
-		}
-		e.Isolated[n.Isolated] = append(e.Isolated[n.Isolated], addrs...)
 	}
 }
 
-// announce adds addresses that the kubelet does not report.
-func (e *Endpoint) announce(addrs []netip.Addr) {
+// addIsolated adds addresses in an isolated network. The kubelet reports those of the pod's default network.
+func (e *Endpoint) addIsolated(network string, addrs []netip.Addr, byDefault bool) {
+	if e.Isolated == nil {
+		e.Isolated = map[string][]netip.Addr{}
+	}
+	e.Isolated[network] = append(e.Isolated[network], addrs...)
 	for _, a := range addrs {
-		if !slices.Contains(e.Addresses, a) {
-			e.Addresses, e.Announced = append(e.Addresses, a), append(e.Announced, a)
+		if i := slices.Index(e.Addresses, a); byDefault && i >= 0 {
+			e.Addresses = slices.Delete(e.Addresses, i, i+1)
+		} else {
+			e.announce(network, a)
 		}
 	}
+}
+
+// announce notes that the kubelet does not report an address.
+func (e *Endpoint) announce(network string, a netip.Addr) {
+	if e.Announced == nil {
+		e.Announced = map[string][]netip.Addr{}
+	}
+	e.Announced[network] = append(e.Announced[network], a)
 }
 
 func appendAddr(list []netip.Addr, text string) []netip.Addr {

@@ -31,6 +31,45 @@ func TestForgedAnnotation(t *testing.T) {
 	}
 }
 
+// TestForgedAnnotationOnOwnNode checks that an annotation gives a pod no packets on its own node: neither does a
+// connection to such an address count as one to the pod itself, nor do the pod's policies apply to it. With an ADD, they do.
+func TestForgedAnnotationOnOwnNode(t *testing.T) {
+	w := shop()
+	p := &corev1.Pod{}
+	p.Namespace, p.Name, p.Spec.NodeName, p.CreationTimestamp.Time = "shop", "forged", "n1", time.Unix(9, 0)
+	p.Status.PodIPs = []corev1.PodIP{{IP: "10.0.0.4"}}
+	p.Annotations = map[string]string{networkStatus: `[{"ips": ["203.0.113.7"]},
+		{"ips": ["10.0.0.8", "203.0.113.7"], "fairlead.io/isolated-network": "blue"}]`}
+	w.Endpoints = append(w.Endpoints, FromPod(p))
+	w.ClusterPolicies = append(w.ClusterPolicies, clusterPolicy(t, "metadata", `{tier: Admin, priority: 1, subject: {namespaces: {}},
+		egress: [{action: Deny, to: [{networks: [203.0.113.7/32]}]}]}`))
+	w.Policies = append(w.Policies, networkPolicy(t, "shop", "closed", `{podSelector: {}, policyTypes: [Ingress]}`))
+	c := w.compiler("n1")
+	c.SetClaim("x", &Claim{Namespace: "shop", Name: "forged", Addresses: addrs("10.0.0.4")})
+	decides(t, c, false, "10.0.0.4 203.0.113.7", "10.0.0.3 10.0.0.4")
+	decides(t, c, true, "198.51.100.1 203.0.113.7", "10.0.0.4 10.0.0.4")
+
+	blue := c.ForNetwork("blue", nil)
+	blue.SetClaim("y", &Claim{Namespace: "shop", Name: "forged", Addresses: addrs("10.0.0.8")})
+	decides(t, blue, false, "10.0.0.8 203.0.113.7", "10.0.0.3 10.0.0.8")
+	decides(t, blue, true, "198.51.100.1 203.0.113.7")
+
+	c.SetClaim("z", &Claim{Namespace: "shop", Name: "forged", Addresses: addrs("203.0.113.7")})
+	decides(t, c, true, "10.0.0.4 203.0.113.7")
+	decides(t, c, false, "198.51.100.1 203.0.113.7")
+	c.DeleteClaim("z")
+	decides(t, c, false, "10.0.0.4 203.0.113.7")
+	decides(t, c, true, "198.51.100.1 203.0.113.7")
+}
+
+// TestNamesDiffer checks that two texts have two names, with two texts that 64 bits of FNV-1a do not tell apart.
+func TestNamesDiffer(t *testing.T) {
+	a, b := hash("8yn0iYCKYHlIj4-BwPqk"), hash("GReLUrM4wMqfg9yzV3KQ")
+	if a == b || len(a) != 24 {
+		t.Errorf("the names are %s and %s", a, b)
+	}
+}
+
 // TestNodeProblem reads what agents, other programs and hostile nodes publish.
 func TestNodeProblem(t *testing.T) {
 	long := strings.Repeat("é", 1000)

@@ -98,10 +98,15 @@ type podSelector struct {
 	namespace  string // "": see namespaces
 	namespaces labelSelector
 	pods       labelSelector
+	known      bool // only pods of known namespaces
 }
 
 func (s podSelector) key() string {
-	return fmt.Sprintf("%q %s / %s", s.namespace, s.namespaces.key(), s.pods.key())
+	key := fmt.Sprintf("%q %s / %s", s.namespace, s.namespaces.key(), s.pods.key())
+	if s.known {
+		key += " known"
+	}
+	return key
 }
 
 // matches reports whether the selector selects a pod. A namespace that is not known yet has no labels: only a selector
@@ -113,6 +118,8 @@ func (s podSelector) matches(namespace string, known bool, namespaceLabels, labe
 			return false
 		}
 	case len(s.namespaces) > 0 && (!known || !s.namespaces.matches(namespaceLabels)):
+		return false
+	case s.known && !known:
 		return false
 	}
 	return s.pods.matches(labels)

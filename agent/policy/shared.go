@@ -1,8 +1,9 @@
 package policy
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
-	"hash/fnv"
 	"maps"
 	"net/netip"
 	"slices"
@@ -42,11 +43,11 @@ func (s podSelector) anchor() anchor {
 	return anchor{namespace: s.namespace}
 }
 
-// hash returns a name for a text. Equal texts have equal names on every node.
+// hash returns a name for a text. Equal texts have equal names on every node. Users choose the texts, so nobody may find a
+// second text for a name: 96 bits of SHA-256.
 func hash(text string) string {
-	h := fnv.New64a()
-	h.Write([]byte(text))
-	return fmt.Sprintf("%016x", h.Sum64())
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:12])
 }
 
 var addrTypes = [2]string{"ipv4_addr", "ipv6_addr"}

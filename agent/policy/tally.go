@@ -61,6 +61,19 @@ func (t *Tally) Add(list []nftable.Counter) {
 	}
 }
 
+// Merge adds the sums of another tally for the policies of this one.
+func (t *Tally) Merge(other *Tally) {
+	known := map[Series]bool{}
+	for s := range t.sums {
+		known[s.policy()] = true
+	}
+	for s, n := range other.sums {
+		if known[s.policy()] {
+			t.sums[s] += n
+		}
+	}
+}
+
 // keep deletes the sums of policies that have gone, and returns the policies that have one.
 func (t *Tally) keep(list []nftable.Counter) map[Series]bool {
 	exists := map[Series]bool{}

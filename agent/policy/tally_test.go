@@ -81,3 +81,17 @@ func TestTallyLimit(t *testing.T) {
 		t.Errorf("%d sums of %d packets, want %d", len(got), total, want)
 	}
 }
+
+// TestTallyMerge checks that the sums of another namespace are added for policies that exist here.
+func TestTallyMerge(t *testing.T) {
+	here, gone := NewTally(10), NewTally(10)
+	here.Add([]nftable.Counter{counter("ingress-a", "NetworkPolicy shop/db ingress[0]", 1, "accept", "", 2)})
+	gone.Add([]nftable.Counter{
+		counter("ingress-a", "NetworkPolicy shop/db ingress[0]", 1, "accept", "", 3),
+		counter("ingress-b", "NetworkPolicy shop/old ingress[0]", 2, "accept", "", 5),
+	})
+	here.Merge(gone)
+	if want := map[Series]uint64{{"NetworkPolicy", "shop", "db", "ingress", "accepted"}: 5}; !maps.Equal(here.Sums(), want) {
+		t.Errorf("sums %v, want %v", here.Sums(), want)
+	}
+}

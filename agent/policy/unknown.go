@@ -28,11 +28,11 @@ func (c *Compiler) SetPodNetworks(list []netip.Prefix) {
 }
 
 // dropUnknown drops what a rule about pods would match if it were of a pod that is not known yet: the other end has an
-// address of a pod network, and belongs to no known pod and no node.
+// address of a pod network, and belongs to no node and no pod that is known with its namespace.
 func (b *builder) dropUnknown(d direction, id string, r rule) {
 	why := id + " " + r.name + ": unknown pod"
 	name := b.c.chain(d.String()+"-unknown-"+hash(why), nil, func(b *builder) {
-		everybody := rule{pods: []podSelector{{}}, nodes: []labelSelector{{}}, anyPort: true}
+		everybody := rule{pods: []podSelector{{known: true}}, nodes: []labelSelector{{}}, anyPort: true}
 		b.match(d, everybody, "return", "")
 		b.drop(d, why)
 	})

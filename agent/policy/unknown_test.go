@@ -53,6 +53,14 @@ func TestUnknownPod(t *testing.T) {
 	is("10.0.2.9", "10.0.1.1", 80, true)
 	c.DeleteEndpoint("job", "late")
 	is("10.0.2.9", "10.0.1.1", 80, false)
+	// The watch of pods may be ahead of that of namespaces.
+	c.SetEndpoint(&Endpoint{Namespace: "new", Name: "first", Node: "n2", Addresses: []netip.Addr{addr("10.0.2.9")}})
+	is("10.0.2.9", "10.0.1.1", 80, false)
+	c.SetNamespace("new", map[string]string{"of": "job"})
+	is("10.0.2.9", "10.0.1.1", 80, true)
+	c.SetNamespace("new", map[string]string{"of": "web"})
+	is("10.0.2.9", "10.0.1.1", 80, false)
 	c.SetPodNetworks(nil)
+	c.DeleteEndpoint("new", "first")
 	is("10.0.2.9", "10.0.1.1", 80, true)
 }

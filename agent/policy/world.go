@@ -34,7 +34,7 @@ type Endpoint struct {
 	Labels          map[string]string
 	Addresses       []netip.Addr            // in all networks except isolated ones
 	Isolated        map[string][]netip.Addr // in isolated networks, by network
-	Announced       []netip.Addr            // those of Addresses that only the pod's annotation has
+	Announced       map[string][]netip.Addr // those that only the pod's annotation has, by isolated network; "": the others
 	Created         time.Time               // of several endpoints with an address, the newest has it
 	Ports           []NamedPort
 }
