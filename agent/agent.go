@@ -53,24 +53,25 @@ const (
 
 // Agent is the running node agent.
 type Agent struct {
-	o           Options
-	log         *slog.Logger
-	id          string // machine ID
-	storeCache  *storeCache
-	reconciler  reconciler
-	session     *session.Session
-	publish     *publisher
-	manager     *address.Manager
-	pods        *podnetworks.Manager // nil: pods have one network
-	policy      *enforce.Enforcer    // nil: no network policy
-	status      *status
-	speaker     *bgp.Node
-	saving      sync.WaitGroup // until the last state of the store is on disk
-	kicks       chan struct{}
-	wanted      wantedNetworks
-	lastReady   string                               // what logReady logged last
-	lastInvalid string                               // what logInvalid logged last
-	lease       atomic.Pointer[cluster.FlannelLease] // lease to publish for flannel's nodes
+	o               Options
+	log             *slog.Logger
+	id              string // machine ID
+	storeCache      *storeCache
+	reconciler      reconciler
+	session         *session.Session
+	publish         *publisher
+	manager         *address.Manager
+	pods            *podnetworks.Manager // nil: pods have one network
+	policy          *enforce.Enforcer    // nil: no network policy
+	status          *status
+	speaker         *bgp.Node
+	saving          sync.WaitGroup // until the last state of the store is on disk
+	kicks           chan struct{}
+	wanted          wantedNetworks
+	lastReady       string                               // what logReady logged last
+	lastUnreachable string                               // what logUnreachable logged last
+	lastInvalid     string                               // what logInvalid logged last
+	lease           atomic.Pointer[cluster.FlannelLease] // lease to publish for flannel's nodes
 }
 
 // owner returns the route protocol, alias prefix and nft table that mark the agent's objects.
@@ -247,6 +248,7 @@ func (a *Agent) loop(ctx context.Context) {
 				again.Reset(after)
 			}
 			a.logReady()
+			a.logUnreachable()
 		}
 	}
 }
@@ -273,6 +275,7 @@ func (a *Agent) reconcile(ctx context.Context) (again time.Duration) {
 		}
 	}
 	rep := a.reconciler.reconcile(&w, a.storeCache.synced())
+	w.Problems = append(w.Problems, refusedRoutes(rep)...)
 	a.logReconcile(ctx, &w, rep, began)
 	a.logInvalid(&w)
 	again = sooner(again, a.status.recordReconcile(&w, rep, began))

@@ -2,14 +2,18 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
+	"syscall"
 
 	"github.com/fairlead/fairlead/agent/backend"
 	"github.com/fairlead/fairlead/agent/backend/bgp"
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/desired"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/reconcile"
 )
 
 // runBGP starts, updates or stops the BGP speaker as the default network asks, and stores the routes that it learned. A
@@ -55,6 +59,38 @@ func ownPrefixes(s *cluster.Snapshot, n *cluster.Network, self *cluster.Node) []
 		}
 	}
 	return out
+}
+
+// refusedRoutes takes out of a report the errors of routes whose next hop is on none of this node's links, and returns them
+// as problems of the next hop. A BGP neighbour chose it, and all other routes work.
+func refusedRoutes(rep *reconcile.Report) (out []backend.Problem) {
+	rep.Errors = slices.DeleteFunc(rep.Errors, func(err error) bool {
+		hop := unusableHop(err)
+		if hop.IsValid() {
+			out = append(out, backend.Problem{Node: hop.String(), Err: err})
+		}
+		return hop.IsValid()
+	})
+	return out
+}
+
+// unusableHop returns the next hop of a route that the kernel rejected because of it, or the zero address.
+func unusableHop(err error) netip.Addr {
+	if !errors.Is(err, syscall.ENETUNREACH) && !errors.Is(err, syscall.EHOSTUNREACH) && !errors.Is(err, syscall.EINVAL) {
+		return netip.Addr{}
+	}
+	o, _ := errors.AsType[*kernel.ObjectError](err)
+	if o == nil {
+		return netip.Addr{}
+	}
+	switch r, is := o.Object.(*kernel.Route); {
+	case !is || r.Proto != backend.Protocol:
+		return netip.Addr{}
+	case len(r.Hops) > 0:
+		return r.Hops[0].Via
+	default:
+		return r.Via
+	}
 }
 
 // learnedRoutes returns the BGP routes in the kernel that an earlier run of the agent installed.

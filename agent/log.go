@@ -34,17 +34,36 @@ const nothingLogged = "?"
 // reasonsShown limits the reasons in one log line.
 const reasonsShown = 3
 
-// logReady logs changes of readiness and the reasons: the same ones that /readyz and "fairlead agent status" show.
-func (a *Agent) logReady() {
+// summary returns reasons for one log line.
+func summary(list []error) string {
 	var words []string
-	why := a.status.reasons()
-	for _, err := range why[:min(len(why), reasonsShown)] {
+	for _, err := range list[:min(len(list), reasonsShown)] {
 		words = append(words, strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
-	if more := len(why) - reasonsShown; more > 0 {
+	if more := len(list) - reasonsShown; more > 0 {
 		words = append(words, fmt.Sprintf("and %d more", more))
 	}
-	now := strings.Join(words, "; ")
+	return strings.Join(words, "; ")
+}
+
+// logUnreachable logs the peers that this node cannot reach when they change.
+func (a *Agent) logUnreachable() {
+	list := a.status.unreachable()
+	now := summary(list)
+	if now == a.lastUnreachable {
+		return
+	}
+	a.lastUnreachable = now
+	if now == "" {
+		a.log.Info("all nodes can be reached")
+		return
+	}
+	a.log.Warn("cannot reach nodes", "count", len(list), "why", now)
+}
+
+// logReady logs changes of readiness and the reasons: the same ones that /readyz and "fairlead agent status" show.
+func (a *Agent) logReady() {
+	now := summary(a.status.reasons())
 	if now == a.lastReady {
 		return
 	}

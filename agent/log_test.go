@@ -29,8 +29,10 @@ func TestLogReady(t *testing.T) {
 	a := &Agent{storeCache: v, manager: address.NewManager(address.Options{}), status: newStatus("n1"), lastReady: nothingLogged, log: slog.New(slog.NewTextHandler(&log, nil))}
 	logged := func() string {
 		t.Helper()
-		a.logReady()
-		a.logReady() // no change, so no line
+		for range 2 { // no change, so no line
+			a.logReady()
+			a.logUnreachable()
+		}
 		out := log.String()
 		log.Reset()
 		var lines []string
@@ -58,9 +60,10 @@ func TestLogReady(t *testing.T) {
 		w.Problems = append(w.Problems, backend.Problem{Node: fmt.Sprintf("n%d", i+2), Err: errors.New("too far")})
 	}
 	a.status.recordReconcile(w, &reconcile.Report{}, time.Now())
-	expect(`WARN msg="not ready" node=n1 why="node n2: too far; node n3: too far; node n4: too far; and 2 more"`)
+	expect("INFO msg=ready node=n1 peers=0\n" +
+		`WARN msg="cannot reach nodes" count=5 why="node n2: too far; node n3: too far; node n4: too far; and 2 more"`)
 	a.status.recordReconcile(&desired.State{}, &reconcile.Report{}, time.Now())
-	expect(`INFO msg=ready node=n1 peers=0`)
+	expect(`INFO msg="all nodes can be reached"`)
 	v.Reset(source.DecodeAll([]store.Entry{node}), 6)
 	a.lastReady = nothingLogged
 	if got := logged(); !strings.HasPrefix(got, "INFO msg=ready node=n1 peers=0\nWARN msg=\"the cluster has no default network: create it with ") || !a.State().NoDefaultNetwork {

@@ -63,15 +63,15 @@ func (a *Agent) State() *State {
 }
 
 func (s *status) state() *State {
-	why := s.reasons()
+	why, unreachable := s.reasons(), s.unreachable()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := &State{Node: s.node, Ready: len(why) == 0, Peers: s.peers, Counts: s.counts, Store: errText(s.storeErr), Publish: errText(s.publishErr)}
 	for _, err := range why {
 		out.Why = append(out.Why, err.Error())
 	}
-	for _, p := range s.problems {
-		out.Problems = append(out.Problems, p.Node+": "+p.Err.Error())
+	for _, err := range unreachable {
+		out.Problems = append(out.Problems, err.Error())
 	}
 	out.Invalid = s.invalid
 	return out
@@ -226,7 +226,8 @@ func (s *status) attachable(w *desired.State, rep *reconcile.Report) map[string]
 	return here
 }
 
-// NotReady returns all reasons why this node's containers may be unable to reach other nodes, or nil.
+// NotReady returns all reasons why this node's network may not work, or nil. A peer that it cannot reach is none: other
+// nodes cannot reach that peer either, and Kubernetes would start no pod on any of them.
 func (s *status) NotReady() error { return errors.Join(s.reasons()...) }
 
 func (s *status) reasons() (errs []error) {
@@ -246,8 +247,24 @@ func (s *status) reasons() (errs []error) {
 	} else if !s.inStore {
 		errs = append(errs, errors.New("this node is not in the store yet"))
 	}
+	known := map[string]bool{}
 	for _, p := range s.problems {
-		errs = append(errs, fmt.Errorf("node %s: %w", p.Node, p.Err))
+		if text := p.Err.Error(); (p.Node == s.node || p.OfThisNode()) && !known[text] {
+			known[text] = true
+			errs = append(errs, p.Err)
+		}
+	}
+	return errs
+}
+
+// unreachable returns why this node cannot reach some peers.
+func (s *status) unreachable() (errs []error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.problems {
+		if p.Node != s.node {
+			errs = append(errs, fmt.Errorf("node %s: %w", p.Node, p.Err))
+		}
 	}
 	return errs
 }

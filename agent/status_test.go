@@ -4,11 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/agent/backend"
+	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/desired"
 	"github.com/fairlead/fairlead/kernel/reconcile"
 )
@@ -38,6 +41,41 @@ func TestFailureOfOneNetwork(t *testing.T) {
 	look("blue green ", red, errors.New("write table")) // it was set up before
 	look("blue green red ")
 	look("blue green red ", red)
+}
+
+// TestReadyWithUnreachablePeers checks that only what is wrong with this node makes it not ready. A peer without an address,
+// or one whose agent has not published its key yet, would otherwise keep pods from all nodes.
+func TestReadyWithUnreachablePeers(t *testing.T) {
+	t.Parallel()
+	addresses := []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24")}
+	for _, c := range []struct {
+		backend   string
+		self      cluster.Node
+		peer      cluster.Node
+		why       string
+		unreached int
+	}{
+		{"vxlan", cluster.Node{Addresses: addresses}, cluster.Node{}, "", 2},
+		{"vxlan", cluster.Node{Addresses: addresses}, cluster.Node{Addresses: addresses}, "", 2},
+		{"vxlan", cluster.Node{Addresses: addresses}, cluster.Node{Addresses: []netip.Prefix{netip.MustParsePrefix("fd00::2/64")}}, "", 2},
+		{"wireguard", cluster.Node{Addresses: addresses, WireGuard: "key"}, cluster.Node{Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.2/24")}}, "", 2},
+		{"host-gw", cluster.Node{Addresses: addresses}, cluster.Node{Addresses: []netip.Prefix{netip.MustParsePrefix("198.51.100.2/24")}}, "", 2},
+		{"wireguard", cluster.Node{Addresses: addresses}, cluster.Node{Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.2/24")}}, "wireguard: this node has no WireGuard key yet", 2},
+		{"vxlan", cluster.Node{}, cluster.Node{Addresses: addresses}, "vxlan: this node has no address", 2},
+	} {
+		self, b, d := c.self, c.peer, c.peer
+		self.Name, b.Name, d.Name = "a", "b", "d"
+		r := backend.Compile(backend.Input{Network: &cluster.Network{Backends: []cluster.Backend{{Type: c.backend}}}, Self: &self, Peers: []backend.Peer{{Node: &b}, {Node: &d}}})
+		s := newStatus("a")
+		s.published(nil)
+		s.recordReconcile(&desired.State{Problems: r.Problems}, &reconcile.Report{}, time.Now())
+		if got := errText(s.NotReady()); got != c.why {
+			t.Errorf("%s, peer %v: not ready because of %q, want %q", c.backend, b.Addresses, got, c.why)
+		}
+		if got := s.state(); len(got.Problems) != c.unreached || got.Ready != (c.why == "") {
+			t.Errorf("%s, peer %v: %+v", c.backend, b.Addresses, got)
+		}
+	}
 }
 
 // TestNotReadyWithoutBlocks checks that a node without addresses is not ready, until it has some.

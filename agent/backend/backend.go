@@ -3,6 +3,7 @@
 package backend
 
 import (
+	"errors"
 	"net/netip"
 
 	"github.com/fairlead/fairlead/agent/cluster"
@@ -52,6 +53,17 @@ type Learned struct {
 type Problem struct {
 	Node string
 	Err  error
+}
+
+// thisNode is a reason that concerns this node, and with it every peer.
+type thisNode string
+
+func (t thisNode) Error() string { return string(t) }
+
+// OfThisNode reports whether the reason is this node, and not the peer or the pair.
+func (p Problem) OfThisNode() bool {
+	_, is := errors.AsType[thisNode](p.Err)
+	return is
 }
 
 // Backend is one way to connect nodes.

@@ -24,11 +24,17 @@ func bgp(in *Input) (out kernel.Objects, _ []Problem) {
 	}
 	for _, l := range in.Learned {
 		own := slices.ContainsFunc(in.Blocks, l.Dst.Overlaps)
+		l.Via = slices.DeleteFunc(slices.Clone(l.Via), in.isSelf)
 		if in.Network.Covers(l.Dst) && len(l.Via) > 0 && !connected[l.Dst] && (!own || moved[l.Dst]) {
 			out = append(out, in.learned(l))
 		}
 	}
 	return out, nil
+}
+
+// isSelf reports whether this node has an address. A route by itself as the next hop leads nowhere.
+func (in *Input) isSelf(a netip.Addr) bool {
+	return slices.ContainsFunc(in.Self.Addresses, func(p netip.Prefix) bool { return p.Addr() == a })
 }
 
 func (in *Input) learned(l Learned) kernel.Object {

@@ -110,7 +110,7 @@ func checkPair(b cluster.Backend, self, peer *cluster.Node, direct bool) error {
 	case b.Type == cluster.HostGW && !direct:
 		return errors.New(notShared(self, peer) + ": a next hop must be on the link; add vxlan after host-gw to the list of backends")
 	case b.Type == cluster.WireGuard && self.WireGuard == "":
-		return errors.New("this node has no WireGuard key yet")
+		return thisNode("this node has no WireGuard key yet")
 	case b.Type == cluster.WireGuard && publicKey(peer) == "":
 		return fmt.Errorf("%s has not published a WireGuard key yet", peer.Name)
 	case b.Type == cluster.WireGuard && badKey(peer) != nil:
@@ -119,6 +119,8 @@ func checkPair(b cluster.Backend, self, peer *cluster.Node, direct bool) error {
 		return errors.New("both nodes need an IPv4 address")
 	case b.Type == cluster.BGP:
 		return nil
+	case len(self.Addresses) == 0:
+		return thisNode("this node has no address")
 	}
 	if six := underlay6(self); !self.Address(six).IsValid() || !peer.Address(six).IsValid() || underlay6(peer) != six {
 		return fmt.Errorf("this node has %s and %s has %s: all nodes need an address of the same family", words(self), peer.Name, words(peer))

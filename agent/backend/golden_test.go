@@ -87,6 +87,8 @@ func goldenInputs() map[string]backend.Input {
 	learned.Learned = []backend.Learned{
 		{Dst: netip.MustParsePrefix("10.244.0.128/26"), Via: via("192.0.2.254")},
 		{Dst: netip.MustParsePrefix("fd00:244::80/122"), Via: via("2001:db8::fe 2001:db8::ff")},
+		{Dst: netip.MustParsePrefix("10.244.0.192/26"), Via: via("192.0.2.1 192.0.2.253")}, // this node's address is no next hop
+		{Dst: netip.MustParsePrefix("10.244.1.0/26"), Via: via("192.0.2.1")},
 		{Dst: netip.MustParsePrefix("10.244.0.7/32"), Via: via("192.0.2.254")},  // a fixed address of this node's block, now on another node
 		{Dst: netip.MustParsePrefix("10.244.0.8/32"), Via: via("192.0.2.254")},  // an address of this node's block, on no other node
 		{Dst: netip.MustParsePrefix("10.244.0.64/26"), Via: via("192.0.2.254")}, // connected directly

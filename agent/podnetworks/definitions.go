@@ -81,6 +81,7 @@ func (m *Manager) follow(ctx context.Context) {
 // list writes all definitions, removes the files of others, and returns the revision of the list.
 func (m *Manager) list(ctx context.Context) (revision string, err error) {
 	listed := map[podstate.DefinitionArgs]bool{}
+	var errs []error
 	for next := ""; ; {
 		raw, err := m.o.Client.Get().AbsPath(apiPath, resource).Param("limit", strconv.Itoa(pageSize)).Param("continue", next).Do(ctx).Raw()
 		if err != nil {
@@ -96,12 +97,10 @@ func (m *Manager) list(ctx context.Context) (revision string, err error) {
 		for i := range page.Items {
 			d := page.Items[i].definition()
 			listed[podstate.DefinitionArgs{Namespace: d.Namespace, Name: d.Name}] = true
-			if err := m.o.Dir.WriteDefinition(d); err != nil {
-				return "", err
-			}
+			errs = append(errs, m.o.Dir.WriteDefinition(d)) // the others do not wait for it
 		}
 		if next = page.Metadata.Continue; next == "" {
-			return page.Metadata.ResourceVersion, m.removeOthers(listed)
+			return page.Metadata.ResourceVersion, errors.Join(append(errs, m.removeOthers(listed))...)
 		}
 	}
 }

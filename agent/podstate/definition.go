@@ -1,11 +1,14 @@
 package podstate
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/fairlead/fairlead/cni"
 )
@@ -57,7 +60,22 @@ func (d Dir) definition(namespace, name string) (string, error) {
 			return "", fmt.Errorf("NetworkAttachmentDefinition %s/%s: %w", namespace, name, err)
 		}
 	}
-	return filepath.Join(d.definitions(namespace), name+ending), nil
+	return filepath.Join(d.definitions(namespace), fileName(name)+ending), nil
+}
+
+// Kubernetes allows names of 253 bytes, and Linux file names of 255, with the ending and with those of unfinished files.
+const (
+	longName = 200 // bytes: the file of a longer name has another one
+	cut      = "_" // which no name in Kubernetes has
+)
+
+func fileName(name string) string {
+	if len(name) <= longName {
+		return name
+	}
+	h := fnv.New128a()
+	h.Write([]byte(name))
+	return name[:longName/2] + cut + hex.EncodeToString(h.Sum(nil))
 }
 
 // Definition returns a definition, or fs.ErrNotExist.
@@ -67,7 +85,13 @@ func (d Dir) Definition(namespace, name string) (*Definition, error) {
 		return nil, err
 	}
 	x := &Definition{}
-	return x, read(path, x)
+	if err := read(path, x); err != nil {
+		return nil, err
+	}
+	if x.Name != name {
+		return nil, fmt.Errorf("NetworkAttachmentDefinition %s/%s: its file has %s: %w", namespace, name, x.Name, fs.ErrNotExist)
+	}
+	return x, nil
 }
 
 // WriteDefinition writes a definition unless it is on disk already.
@@ -99,7 +123,8 @@ func (d Dir) RemoveDefinition(namespace, name string) error {
 	return nil
 }
 
-// Definitions returns the namespaces and names of all definitions.
+// Definitions returns the namespaces and names of all definitions. RemoveDefinition accepts them, also if the file of a
+// long name is not readable.
 func (d Dir) Definitions() (out []DefinitionArgs, err error) {
 	namespaces, err := os.ReadDir(d.definitions(""))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -114,6 +139,10 @@ func (d Dir) Definitions() (out []DefinitionArgs, err error) {
 			return nil, err
 		}
 		for _, name := range list {
+			var x Definition
+			if strings.Contains(name, cut) && read(filepath.Join(d.definitions(e.Name()), name+ending), &x) == nil && fileName(x.Name) == name {
+				name = x.Name
+			}
 			out = append(out, DefinitionArgs{e.Name(), name})
 		}
 	}

@@ -69,6 +69,43 @@ func TestDefinitions(t *testing.T) {
 	}
 }
 
+// TestLongDefinitionNames checks names of up to 253 bytes, as Kubernetes allows them, that differ only at their end.
+func TestLongDefinitionNames(t *testing.T) {
+	t.Parallel()
+	d := newDir(t)
+	var want []DefinitionArgs
+	for _, length := range []int{199, 200, 201, 235, 250, 253} {
+		for _, end := range []string{"a", "b"} {
+			name := strings.Repeat("n", length-1) + end
+			must(t, d.WriteDefinition(Definition{Namespace: "shop", Name: name, Config: name}))
+			want = append(want, DefinitionArgs{"shop", name})
+		}
+	}
+	for _, w := range want {
+		if got, err := d.Definition(w.Namespace, w.Name); err != nil || got.Name != w.Name || got.Config != w.Name {
+			t.Errorf("%d bytes: %+v, %v", len(w.Name), got, err)
+		}
+	}
+	list, err := d.Definitions()
+	sort := func(a, b DefinitionArgs) int { return strings.Compare(a.Name, b.Name) }
+	slices.SortFunc(list, sort)
+	slices.SortFunc(want, sort)
+	if err != nil || !slices.Equal(list, want) {
+		t.Errorf("%v, %v", list, err)
+	}
+	path, err := d.definition("shop", want[0].Name+strings.Repeat("x", 30))
+	must(t, err)
+	must(t, os.WriteFile(path, []byte("{"), 0o600)) // not readable
+	list, err = d.Definitions()
+	must(t, err)
+	for _, x := range list {
+		must(t, d.RemoveDefinition(x.Namespace, x.Name))
+	}
+	if list, err := d.Definitions(); err != nil || len(list) != 0 {
+		t.Errorf("left: %v, %v", list, err)
+	}
+}
+
 func TestPods(t *testing.T) {
 	t.Parallel()
 	d := newDir(t)

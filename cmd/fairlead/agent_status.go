@@ -15,7 +15,7 @@ func (a *app) agentStatusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "status", Short: "show the state of the agent on this host",
 		Long: "Status asks the agent of this host whether containers here can reach those of other\n" +
-			"hosts, and if not, why. Exit code 4: the agent is not ready.",
+			"hosts, and if not, why. Exit code 4: the agent is not ready, or it cannot reach a node.",
 		Example: "  fairlead agent status\n  fairlead agent status --json | jq .why",
 		Args:    want(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -26,7 +26,7 @@ func (a *app) agentStatusCommand() *cobra.Command {
 			if err := a.printAgent(&s); err != nil {
 				return err
 			}
-			if !s.Ready {
+			if !s.Ready || len(s.Problems) > 0 {
 				return silentError{exitWrong}
 			}
 			return nil
@@ -56,6 +56,9 @@ func (a *app) printAgent(s *agent.State) error {
 	}
 	for _, w := range s.Why {
 		t = append(t, []string{"why", indented(w)})
+	}
+	for _, p := range s.Problems {
+		t = append(t, []string{"no path", indented(p)})
 	}
 	for _, l := range s.Invalid {
 		t = append(t, []string{"skipped", l})
