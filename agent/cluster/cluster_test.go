@@ -3,6 +3,7 @@ package cluster
 import (
 	"encoding/json"
 	"maps"
+	"math/rand/v2"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -292,6 +293,42 @@ func FuzzSnapshot(f *testing.F) {
 	})
 }
 
+// TestSharedPodCIDR checks that all agents give a podCIDR that several nodes have to the same one, whatever they learned
+// first, and that the next node gets it when that one goes.
+func TestSharedPodCIDR(t *testing.T) {
+	t.Parallel()
+	block := BlockKey(DefaultNetwork, netip.MustParsePrefix("10.244.1.0/24"))
+	shared := []byte(`{"podCIDRs": ["10.244.1.0/24"]}`)
+	docs := map[string][]byte{
+		"networks/default": []byte(`{"subnets": [{"cidr": "10.244.0.0/16", "assign": "podCIDR"}]}`), "nodes/a": shared, "nodes/b": shared, "nodes/c": shared,
+		"nodes/d": []byte(`{"podCIDRs": ["10.244.2.0/24"]}`),
+	}
+	for range 200 {
+		s := NewSnapshot()
+		keys := slices.Collect(maps.Keys(docs))
+		for _, i := range rand.Perm(2 * len(keys)) { // each one twice
+			s.Set(keys[i%len(keys)], docs[keys[i%len(keys)]])
+		}
+		left := []string{"a", "b", "c"}
+		for len(left) > 0 {
+			if b := s.Blocks[block]; b == nil || b.Node != left[0] || len(s.Blocks) != 2 {
+				t.Fatalf("with the nodes %v: %+v, %d blocks", left, b, len(s.Blocks))
+			}
+			for i, node := range left {
+				if lost := s.LostPodCIDRs(node); (len(lost) == 1) != (i > 0) {
+					t.Fatalf("with the nodes %v: %s lost %v", left, node, lost)
+				}
+			}
+			i := rand.N(len(left))
+			s.Set("nodes/"+left[i], nil)
+			left = slices.Delete(left, i, i+1)
+		}
+		if len(s.Blocks) != 1 || len(s.rivals) != 0 {
+			t.Fatalf("without these nodes: %d blocks, rivals %v", len(s.Blocks), s.rivals)
+		}
+	}
+}
+
 // TestPodCIDRs checks which blocks nodes have in a subnet whose ranges Kubernetes gives them.
 func TestPodCIDRs(t *testing.T) {
 	t.Parallel()
@@ -324,7 +361,7 @@ func TestPodCIDRs(t *testing.T) {
 		t.Errorf("blocks that nobody claimed: %v", err)
 	}
 	s.Set("nodes/a", []byte(`{"podCIDRs": ["10.244.7.0/24"]}`))
-	want("a changed node", "b 10.244.2.0/25", "a 10.244.7.0/24")
+	want("a changed node", "b 10.244.1.0/24", "b 10.244.2.0/25", "a 10.244.7.0/24")
 	listed := NewSnapshot()
 	listed.Set("networks/default", []byte("{"))
 	listed.Set("nodes/a", []byte("{"))

@@ -23,6 +23,7 @@ type Snapshot struct {
 	FlannelConfig *FlannelConfig // nil: none
 
 	ofNode map[string][]string // keys of the blocks that Kubernetes gave a node, see derive
+	rivals map[string][]string // nodes whose podCIDR somebody else has, by key of the block; sorted
 }
 
 // NewSnapshot returns an empty snapshot.
@@ -30,6 +31,7 @@ func NewSnapshot() *Snapshot {
 	return &Snapshot{
 		Networks: map[string]*Network{}, Nodes: map[string]*Node{}, Alive: map[string]bool{}, Blocks: map[string]*Block{},
 		Addresses: map[string]*Address{}, Endpoints: map[string]*Endpoint{}, Flannel: map[string]*FlannelLease{}, Problems: map[string]error{}, ofNode: map[string][]string{},
+		rivals: map[string][]string{},
 	}
 }
 
@@ -74,6 +76,9 @@ func (s *Snapshot) add(key string, d Document) {
 	case *Alive:
 		s.Alive[d.Node] = true
 	case *Block:
+		if have := s.Blocks[key]; have != nil && have.OfNode {
+			s.setRival(key, have.Node, true)
+		}
 		s.Blocks[key] = d
 	case *Address:
 		s.Addresses[key] = d
@@ -86,28 +91,84 @@ func (s *Snapshot) add(key string, d Document) {
 	}
 }
 
-// derive sets the blocks that Kubernetes gave nodes.
+// derive sets the blocks that Kubernetes gave nodes. Nodes should not have the same podCIDR. If they do, all agents give it
+// to the node whose name is the first.
 func (s *Snapshot) derive(nodes ...string) {
 	for _, node := range nodes {
-		for _, key := range s.ofNode[node] {
-			if b := s.Blocks[key]; b != nil && b.OfNode && b.Node == node {
-				delete(s.Blocks, key)
-			}
-		}
-		delete(s.ofNode, node)
+		free := s.withdraw(node)
 		n, network := s.Nodes[node], s.Networks[DefaultNetwork]
-		if n == nil || network == nil {
-			continue
-		}
-		for _, p := range n.PodCIDRs {
-			i := slices.IndexFunc(network.Subnets, func(x Subnet) bool { return x.Assign == AssignPodCIDR && x.CIDR.Contains(p.Addr()) })
-			key := BlockKey(DefaultNetwork, p)
-			if i >= 0 && s.Blocks[key] == nil {
-				s.Blocks[key] = &Block{Network: DefaultNetwork, CIDR: p, Node: node, Subnet: network.Subnets[i].CIDR, OfNode: true}
-				s.ofNode[node] = append(s.ofNode[node], key)
+		if n != nil && network != nil {
+			for _, p := range n.PodCIDRs {
+				i := slices.IndexFunc(network.Subnets, func(x Subnet) bool { return x.Assign == AssignPodCIDR && x.CIDR.Contains(p.Addr()) })
+				if i >= 0 {
+					s.give(&Block{Network: DefaultNetwork, CIDR: p, Node: node, Subnet: network.Subnets[i].CIDR, OfNode: true})
+				}
 			}
+		}
+		for _, key := range free {
+			s.giveToRival(key)
 		}
 	}
+}
+
+// withdraw takes the blocks from a node that Kubernetes gave it, and returns their keys.
+func (s *Snapshot) withdraw(node string) (free []string) {
+	for _, key := range s.ofNode[node] {
+		if b := s.Blocks[key]; b != nil && b.OfNode && b.Node == node {
+			delete(s.Blocks, key)
+			free = append(free, key)
+		}
+	}
+	delete(s.ofNode, node)
+	for key := range s.rivals {
+		s.setRival(key, node, false)
+	}
+	return free
+}
+
+// give gives a block to its node, unless it belongs to another one.
+func (s *Snapshot) give(b *Block) {
+	key := b.Key()
+	s.ofNode[b.Node] = append(s.ofNode[b.Node], key)
+	switch have := s.Blocks[key]; {
+	case have == nil:
+	case !have.OfNode || have.Node < b.Node:
+		s.setRival(key, b.Node, true)
+		return
+	case have.Node > b.Node:
+		s.setRival(key, have.Node, true)
+	}
+	s.Blocks[key] = b
+}
+
+// giveToRival gives a block without a node to the next node that has it as its podCIDR, if there is one.
+func (s *Snapshot) giveToRival(key string) {
+	if list := s.rivals[key]; len(list) > 0 && s.Blocks[key] == nil {
+		s.derive(list[0])
+	}
+}
+
+func (s *Snapshot) setRival(key, node string, is bool) {
+	i, known := slices.BinarySearch(s.rivals[key], node)
+	switch {
+	case is && !known:
+		s.rivals[key] = slices.Insert(s.rivals[key], i, node)
+	case !is && known:
+		s.rivals[key] = slices.Delete(s.rivals[key], i, i+1)
+	}
+	if len(s.rivals[key]) == 0 {
+		delete(s.rivals, key)
+	}
+}
+
+// LostPodCIDRs returns those podCIDRs of a node that belong to another node, with that node, sorted.
+func (s *Snapshot) LostPodCIDRs(node string) (out []*Block) {
+	for _, key := range slices.Sorted(maps.Keys(s.rivals)) {
+		if b := s.Blocks[key]; b != nil && slices.Contains(s.rivals[key], node) {
+			out = append(out, b)
+		}
+	}
+	return out
 }
 
 // Documents returns all documents that agents follow, by key.
@@ -176,6 +237,7 @@ func (s *Snapshot) forget(key string) {
 		delete(s.Alive, name)
 	case BlocksPrefix:
 		delete(s.Blocks, key)
+		s.giveToRival(key)
 	case AddressesPrefix:
 		delete(s.Addresses, key)
 	case EndpointsPrefix:

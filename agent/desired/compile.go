@@ -1,6 +1,7 @@
 package desired
 
 import (
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -64,6 +65,10 @@ func (w *State) shared(s *cluster.Snapshot, n *cluster.Network, self *cluster.No
 	}
 	w.Objects = append(w.Objects, out.Objects...)
 	w.Problems = append(w.Problems, out.Problems...)
+	for _, b := range s.LostPodCIDRs(self.Name) {
+		w.Problems = append(w.Problems, backend.Problem{Node: self.Name, Err: fmt.Errorf(
+			"the podCIDR %s of this Node also belongs to node %s: delete one of the two Nodes, so that it gets another podCIDR when it registers again", b.CIDR, b.Node)})
+	}
 	w.MTU[n.Name], w.By[n.Name] = out.MTU, out.By
 }
 

@@ -86,3 +86,17 @@ func TestBlockOutsideSubnets(t *testing.T) {
 		t.Errorf("no blocks: %t; invalid: %v", w.NoBlocks, w.Invalid)
 	}
 }
+
+// TestSharedPodCIDR checks that a node whose podCIDR another Node has, too, says so.
+func TestSharedPodCIDR(t *testing.T) {
+	t.Parallel()
+	s := cluster.NewSnapshot()
+	s.Set("networks/default", []byte(`{"subnets": [{"cidr": "10.244.0.0/16", "assign": "podCIDR"}]}`))
+	for _, node := range []string{"a", "b"} {
+		s.Set("nodes/"+node, []byte(`{"podCIDRs": ["10.244.1.0/24"]}`))
+		w := Compile(s, &cluster.Node{Name: node}, Host{})
+		if is := node == "b"; w.NoBlocks != is || strings.Contains(fmt.Sprint(w.Problems), "10.244.1.0/24 of this Node also belongs to node a") != is {
+			t.Errorf("%s: no blocks: %t; problems: %v", node, w.NoBlocks, w.Problems)
+		}
+	}
+}
