@@ -179,6 +179,20 @@ func nodeMoves(t *testing.T, c *cluster) string {
 func strangersRefused(t *testing.T, c *cluster) string {
 	n, other := c.hosts[0], c.hosts[1]
 	token := strings.TrimSpace(n.shell(t, "cat /var/lib/kubelet/pods/*/volumes/kubernetes.io~projected/kube-api-access-*/token | head -n 1"))
+	const objects = `{"apiVersion": "v1", "kind": "List", "items": [
+		{"apiVersion": "fairlead.io/v1alpha1", "kind": "IPBlock", "metadata": {"name": "default.10.250.1.0-26"},
+			"spec": {"network": "default", "cidr": "10.250.1.0/26", "subnet": "10.250.0.0/16", "node": %[1]q}},
+		{"apiVersion": "fairlead.io/v1alpha1", "kind": "IPAddress", "metadata": {"name": "default.10.250.2.1"},
+			"spec": {"network": "default", "ip": "10.250.2.1", "owner": "shop/web", "node": %[1]q}},
+		{"apiVersion": "fairlead.io/v1alpha1", "kind": "IPAddress", "metadata": {"name": "default.10.250.2.2"},
+			"spec": {"network": "default", "ip": "10.250.2.2", "owner": "shop/db", "node": %[1]q, "fixed": true}}]}`
+	c.control.write(t, "/run/objects.yaml", fmt.Sprintf(objects, other.name))
+	c.mustKubectl(t, "apply", "-f", "/run/objects.yaml")
+	t.Cleanup(func() { c.mustKubectl(t, "delete", "-f", "/run/objects.yaml") })
+	patch := func(kind, name, spec string) []string {
+		return []string{"patch", kind + ".fairlead.io", name, "--type=merge", "-p", `{"spec":` + spec + `}`}
+	}
+	mine := `{"node":"` + n.name + `"}`
 	refused := 0
 	for _, one := range []struct {
 		what    string
@@ -194,6 +208,14 @@ func strangersRefused(t *testing.T, c *cluster) string {
 		{"the default network", false, []string{"patch", "networks.fairlead.io", "default", "--type=merge", "-p", `{"spec":{"nat":false}}`}},
 		{"deletion of the network", false, []string{"delete", "networks.fairlead.io", "default"}},
 		{"a block for another node", false, []string{"create", "-f", "/run/block.yaml"}},
+		{"a block of another node", false, patch("ipblocks", "default.10.250.1.0-26", mine)},
+		{"an address of another node", false, patch("ipaddresses", "default.10.250.2.1", mine)},
+		{"the release of another node's address", false, patch("ipaddresses", "default.10.250.2.1", `{"node":""}`)},
+		{"the release of another node's fixed address", false, patch("ipaddresses", "default.10.250.2.2", `{"node":""}`)},
+		{"the release of another node's fixed address without its node", false, patch("ipaddresses", "default.10.250.2.2", `{"node":null}`)},
+		{"deletion of another node's address", false, []string{"delete", "ipaddresses.fairlead.io", "default.10.250.2.2"}},
+		{"a fixed address whose pod moved here", true, patch("ipaddresses", "default.10.250.2.2", mine)},
+		{"its release", true, patch("ipaddresses", "default.10.250.2.2", `{"node":""}`)},
 		{"secrets", false, []string{"get", "secrets", "-A"}},
 		{"deletion of the agents", false, []string{"-n", "fairlead-system", "delete", "pods", "--all"}},
 	} {
