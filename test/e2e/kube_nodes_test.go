@@ -179,55 +179,79 @@ func nodeMoves(t *testing.T, c *cluster) string {
 func strangersRefused(t *testing.T, c *cluster) string {
 	n, other := c.hosts[0], c.hosts[1]
 	token := strings.TrimSpace(n.shell(t, "cat /var/lib/kubelet/pods/*/volumes/kubernetes.io~projected/kube-api-access-*/token | head -n 1"))
-	const objects = `{"apiVersion": "v1", "kind": "List", "items": [
-		{"apiVersion": "fairlead.io/v1alpha1", "kind": "IPBlock", "metadata": {"name": "default.10.250.1.0-26"},
-			"spec": {"network": "default", "cidr": "10.250.1.0/26", "subnet": "10.250.0.0/16", "node": %[1]q}},
-		{"apiVersion": "fairlead.io/v1alpha1", "kind": "IPAddress", "metadata": {"name": "default.10.250.2.1"},
-			"spec": {"network": "default", "ip": "10.250.2.1", "owner": "shop/web", "node": %[1]q}},
-		{"apiVersion": "fairlead.io/v1alpha1", "kind": "IPAddress", "metadata": {"name": "default.10.250.2.2"},
-			"spec": {"network": "default", "ip": "10.250.2.2", "owner": "shop/db", "node": %[1]q, "fixed": true}}]}`
-	c.control.write(t, "/run/objects.yaml", fmt.Sprintf(objects, other.name))
-	c.mustKubectl(t, "apply", "-f", "/run/objects.yaml")
-	t.Cleanup(func() { c.mustKubectl(t, "delete", "-f", "/run/objects.yaml") })
-	patch := func(kind, name, spec string) []string {
-		return []string{"patch", kind + ".fairlead.io", name, "--type=merge", "-p", `{"spec":` + spec + `}`}
+	// An agent may not patch these objects, so the test updates them whole, as the agent does.
+	files := 0
+	object := func(kind, name, spec string) (file string) {
+		files++
+		file = fmt.Sprintf("/run/object%d.yaml", files)
+		c.control.write(t, file, fmt.Sprintf(`{"apiVersion": "fairlead.io/v1alpha1", "kind": %q, "metadata": {"name": %q}, "spec": %s}`, kind, name, spec))
+		return file
 	}
-	mine := `{"node":"` + n.name + `"}`
+	block := func(node string) string {
+		return object("IPBlock", "default.10.250.1.0-26", fmt.Sprintf(`{"network": "default", "cidr": "10.250.1.0/26", "subnet": "10.250.0.0/16", "node": %q}`, node))
+	}
+	address := func(node string) string {
+		return object("IPAddress", "default.10.250.2.1", fmt.Sprintf(`{"network": "default", "ip": "10.250.2.1", "owner": "shop/web", "node": %q}`, node))
+	}
+	fixed := func(node string) string {
+		return object("IPAddress", "default.10.250.2.2", fmt.Sprintf(`{"network": "default", "ip": "10.250.2.2", "owner": "shop/db", "fixed": true%s}`, node))
+	}
+	changed := func(resource, name, key string, value any) (file string) {
+		var o struct {
+			Kind string         `json:"kind"`
+			Spec map[string]any `json:"spec"`
+		}
+		if err := json.Unmarshal([]byte(c.mustKubectl(t, "get", resource, name, "-o", "json")), &o); err != nil {
+			t.Fatal(err)
+		}
+		o.Spec[key] = value
+		spec, err := json.Marshal(o.Spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return object(o.Kind, name, string(spec))
+	}
+	at := func(node string) string { return fmt.Sprintf(`, "node": %q`, node) }
+	for _, file := range []string{block(other.name), address(other.name), fixed(at(other.name))} {
+		c.mustKubectl(t, "apply", "-f", file)
+		t.Cleanup(func() { c.mustKubectl(t, "delete", "--ignore-not-found", "-f", file) })
+	}
 	refused := 0
+	const allowed, byRole, byPolicy = "", "forbidden: User", "ValidatingAdmissionPolicy"
 	for _, one := range []struct {
-		what    string
-		allowed bool
-		argv    []string
+		what, refusal string
+		argv          []string
 	}{
-		{"its own Node's annotation", true, []string{"annotate", "node", n.name, "fairlead.io/test=1", "--overwrite"}},
-		{"its own Node's annotation again", true, []string{"annotate", "node", n.name, "fairlead.io/test-"}},
-		{"its own Node's labels", false, []string{"label", "node", n.name, "role=admin"}},
-		{"its own Node's taints", false, []string{"taint", "node", n.name, "x=y:NoSchedule"}},
-		{"another Node", false, []string{"annotate", "node", other.name, "fairlead.io/test=1"}},
-		{"another node's session", false, []string{"-n", "fairlead-system", "annotate", "lease", "node." + other.name, "x=y", "--overwrite"}},
-		{"the default network", false, []string{"patch", "networks.fairlead.io", "default", "--type=merge", "-p", `{"spec":{"nat":false}}`}},
-		{"deletion of the network", false, []string{"delete", "networks.fairlead.io", "default"}},
-		{"a block for another node", false, []string{"create", "-f", "/run/block.yaml"}},
-		{"a block of another node", false, patch("ipblocks", "default.10.250.1.0-26", mine)},
-		{"an address of another node", false, patch("ipaddresses", "default.10.250.2.1", mine)},
-		{"the release of another node's address", false, patch("ipaddresses", "default.10.250.2.1", `{"node":""}`)},
-		{"the release of another node's fixed address", false, patch("ipaddresses", "default.10.250.2.2", `{"node":""}`)},
-		{"the release of another node's fixed address without its node", false, patch("ipaddresses", "default.10.250.2.2", `{"node":null}`)},
-		{"deletion of another node's address", false, []string{"delete", "ipaddresses.fairlead.io", "default.10.250.2.2"}},
-		{"a fixed address whose pod moved here", true, patch("ipaddresses", "default.10.250.2.2", mine)},
-		{"its release", true, patch("ipaddresses", "default.10.250.2.2", `{"node":""}`)},
-		{"secrets", false, []string{"get", "secrets", "-A"}},
-		{"deletion of the agents", false, []string{"-n", "fairlead-system", "delete", "pods", "--all"}},
+		{"its own Node's annotation", allowed, []string{"annotate", "node", n.name, "fairlead.io/test=1", "--overwrite"}},
+		{"its own Node's annotation again", allowed, []string{"annotate", "node", n.name, "fairlead.io/test-"}},
+		{"its own Node's labels", byPolicy, []string{"label", "node", n.name, "role=admin"}},
+		{"its own Node's taints", byPolicy, []string{"taint", "node", n.name, "x=y:NoSchedule"}},
+		{"another Node", byPolicy, []string{"annotate", "node", other.name, "fairlead.io/test=1"}},
+		{"another node's session", byPolicy, []string{"-n", "fairlead-system", "delete", "lease", "node." + other.name}},
+		{"the default network", byPolicy, []string{"replace", "-f", changed("networks.fairlead.io", "default", "mtu", 1300)}},
+		{"deletion of the network", byRole, []string{"delete", "networks.fairlead.io", "default"}},
+		{"a block for another node", byPolicy, []string{"create", "-f", "/run/block.yaml"}},
+		{"a block of another node", byPolicy, []string{"replace", "-f", block(n.name)}},
+		{"an address of another node", byPolicy, []string{"replace", "-f", address(n.name)}},
+		{"the release of another node's address", byPolicy, []string{"replace", "-f", address("")}},
+		{"the release of another node's fixed address", byPolicy, []string{"replace", "-f", fixed(at(""))}},
+		{"the release of another node's fixed address without its node", byPolicy, []string{"replace", "-f", fixed("")}},
+		{"deletion of another node's address", byPolicy, []string{"delete", "ipaddresses.fairlead.io", "default.10.250.2.2"}},
+		{"a fixed address whose pod moved here", allowed, []string{"replace", "-f", fixed(at(n.name))}},
+		{"its release", allowed, []string{"replace", "-f", fixed("")}},
+		{"a fixed address for another node", byPolicy, []string{"replace", "-f", fixed(at(other.name))}},
+		{"secrets", byRole, []string{"get", "secrets", "-A"}},
+		{"deletion of the agents", byRole, []string{"-n", "fairlead-system", "delete", "pods", "--all"}},
 	} {
 		c.control.write(t, "/run/block.yaml", `{"apiVersion": "fairlead.io/v1alpha1", "kind": "IPBlock", "metadata": {"name": "default.10.250.0.0-26"},
 			"spec": {"network": "default", "cidr": "10.250.0.0/26", "subnet": "10.250.0.0/16", "node": "`+other.name+`"}}`)
 		_, err := c.control.run(append([]string{kubernetesBin + "/kubectl", "--server=https://" + controlIP + ":6443", "--insecure-skip-tls-verify", "--token=" + token, "--kubeconfig=/dev/null"}, one.argv...)...)
 		switch {
-		case one.allowed && err != nil:
+		case one.refusal == allowed && err != nil:
 			t.Errorf("%s: %v", one.what, err)
-		case !one.allowed && (err == nil || !strings.Contains(err.Error(), "orbidden") && !strings.Contains(err.Error(), "denied")):
-			t.Errorf("%s was not refused: %v", one.what, err)
-		case !one.allowed:
+		case one.refusal != allowed && (err == nil || !strings.Contains(err.Error(), one.refusal)):
+			t.Errorf("%s: %v, want a refusal with %q", one.what, err, one.refusal)
+		case one.refusal != allowed:
 			refused++
 		}
 	}
