@@ -60,6 +60,12 @@ func (j *job) tryRemoveEarlier(ctx context.Context) (inProgress bool, err error)
 		return false, nil
 	case j.Chained && (i < 0 || rec.Parts[i].Done):
 		return false, nil // the second plugin of its type in a list
+	case j.IfName != "" && len(j.jobs) == 0 && i >= 0 && rec.HasNetns() && attached(rec):
+		rec.Parts = slices.Delete(rec.Parts, i, i+1) // an ADD for another interface repeats this one
+		b.base, b.dirty = b.base-1, true
+		j.reservation.Free() // it is for a new record
+		j.reservation = nil
+		return false, nil
 	case !j.Chained && (len(j.jobs) > 0 || rec.HasNetns() && attached(rec)):
 		return false, cni.Errorf(cni.CodeInvalidNetworkConfig, "container %s is already attached to network %s as %s, with %s: run DEL first",
 			rec.ContainerID, rec.Network, rec.IfName, addresses(rec))

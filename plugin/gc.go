@@ -62,8 +62,12 @@ func (j *job) keepInProgress() error {
 	return j.ipam.keep(valid)
 }
 
-// valid reports whether an owner must be left alone: the runtime lists it, or keepInProgress added it.
+// valid reports whether an owner must be left alone: the runtime lists it, or keepInProgress added it. The runtime does not
+// list the interface of a plugin that has one of its own.
 func (j *job) valid(o kernel.Owner) bool {
+	if j.IfName != "" {
+		return slices.ContainsFunc(j.base.ValidAttachments, func(a cni.Attachment) bool { return a.ContainerID == o.ContainerID })
+	}
 	return slices.Contains(j.base.ValidAttachments, cni.Attachment{ContainerID: o.ContainerID, IfName: o.IfName})
 }
 
