@@ -109,7 +109,30 @@ func (c *call) check(v verb) error {
 	if err := checkVersion(c.plugin.Versions, c.conf.cniVersion, c.command, v.since); err != nil {
 		return err
 	}
+	if c.command == "GC" {
+		if err := checkValidAttachments(c.args.StdinData); err != nil {
+			return err
+		}
+	}
 	return checkNetns(&c.args, v, c.plugin.AnyNetns)
+}
+
+// checkValidAttachments rejects a list that GC cannot read, because GC deletes what the list lacks. null is an empty list,
+// which libcni sends if there are no attachments.
+func checkValidAttachments(conf []byte) error {
+	const key = "cni.dev/valid-attachments"
+	var c struct {
+		Valid []cni.Attachment `json:"cni.dev/valid-attachments"`
+	}
+	if err := cni.Decode(conf, &c); err != nil {
+		return err
+	}
+	for i, a := range c.Valid {
+		if a.ContainerID == "" || a.IfName == "" {
+			return cni.Invalid(conf, fmt.Sprintf("%s[%d]", key, i), "want an object with containerID and ifname")
+		}
+	}
+	return nil
 }
 
 // dispatch calls the plugin's function. It turns a panic into an error.

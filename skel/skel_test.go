@@ -107,6 +107,11 @@ func TestInvalidCallsAreRejected(t *testing.T) {
 		{"version", `{"cniVersion":"9.0","name":"n"}`, "CNI_COMMAND=ADD", 1, `incompatible CNI versions; config is "9.0", plugin supports ["0.1.0"`},
 		{"CHECK", `{"cniVersion":"0.3.1","name":"n"}`, "CNI_COMMAND=CHECK", 1, "config version does not allow CHECK"},
 		{"GC", `{"cniVersion":"1.0.0","name":"n"}`, "CNI_COMMAND=GC", 1, `config version does not allow GC; config is "1.0.0", GC needs "1.1.0" or newer`},
+		{"GC without a list", gcConf(`{"containerID":"c1","ifname":"eth0"}`), "CNI_COMMAND=GC", 7, `cni.dev/valid-attachments = {"containerID":"c1","ifname":"eth0"}: want a list`},
+		{"GC with a text", gcConf(`"c1"`), "CNI_COMMAND=GC", 7, "want a list"},
+		{"GC with a number", gcConf(`[{"containerID":"c1","ifname":5}]`), "CNI_COMMAND=GC", 7, "want a string"},
+		{"GC with null", gcConf(`[null]`), "CNI_COMMAND=GC", 7, "cni.dev/valid-attachments[0] = null: want an object with containerID and ifname"},
+		{"GC without an interface", gcConf(`[{"containerID":"c1","ifname":"eth0"},{"containerID":"c2"}]`), "CNI_COMMAND=GC", 7, "valid-attachments[1]"},
 		{"STATUS", `{"name":"n"}`, "CNI_COMMAND=STATUS", 1, "config version does not allow STATUS"},
 		{"too long", strings.Repeat(" ", 16<<20+1), "CNI_COMMAND=ADD", 6, "longer than 16777216 bytes"},
 	} {
@@ -115,6 +120,22 @@ func TestInvalidCallsAreRejected(t *testing.T) {
 		e := decodeError(t, stdout)
 		if code != 1 || e.Code != tt.code || !strings.Contains(e.Error(), tt.want) || c.seen != nil {
 			t.Errorf("%s: %d, code %d, %s (%v)", tt.name, code, e.Code, e.Error(), c.seen)
+		}
+	}
+}
+
+// gcConf returns a configuration for GC.
+func gcConf(valid string) string {
+	return `{"cniVersion":"1.1.0","name":"n","cni.dev/valid-attachments":` + valid + `}`
+}
+
+// TestEmptyGC checks the ways to say that no attachment is valid.
+func TestEmptyGC(t *testing.T) {
+	t.Parallel()
+	for _, conf := range []string{conf11, gcConf("null"), gcConf("[]")} {
+		c := &calls{}
+		if code, stdout, _ := run(c.plugin(), conf, "CNI_COMMAND=GC"); code != 0 || len(c.seen) != 1 {
+			t.Errorf("%s: %d %s", conf, code, stdout)
 		}
 	}
 }
