@@ -149,7 +149,7 @@ func (l *list) finish(ctx context.Context) error {
 	var err error
 	switch l.args.Command {
 	case "ADD":
-		err = l.commit()
+		err = contain("the list", l.commit)
 	case "DEL":
 		err = l.removeNoted(ctx)
 	}

@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -107,7 +108,8 @@ func (i *ipam) add(ctx context.Context) (res *cni.Result, err error) {
 		}
 		res, err = i.local.Funcs.Add(ctx, i.args)
 	}
-	i.added = err == nil
+	_, unreadable := errors.AsType[*invoke.ResultError](err)
+	i.added = err == nil || unreadable
 	return res, err
 }
 

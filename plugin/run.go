@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -111,14 +112,27 @@ func (r *runner) add(ctx context.Context, args *skel.CmdArgs) (*cni.Result, erro
 		return r.join(ctx, s, args)
 	}
 	defer s.close()
-	res, err := r.join(ctx, s, args)
-	if err == nil {
-		err = s.commit()
-	}
+	var res *cni.Result
+	err := contain("plugin "+r.Name, func() (err error) {
+		if res, err = r.join(ctx, s, args); err == nil {
+			err = s.commit()
+		}
+		return err
+	})
 	if err != nil {
 		return nil, errors.Join(err, s.undo(ctx))
 	}
 	return res, nil
+}
+
+// contain turns a panic of f into an error, so that its caller undoes what f did.
+func contain(who string, f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = cni.Errorf(cni.CodeGeneric, "ADD: %s panicked: %v", who, p).WithDetails(string(debug.Stack()))
+		}
+	}()
+	return f()
 }
 
 func (r *runner) join(ctx context.Context, s *session, args *skel.CmdArgs) (*cni.Result, error) {
@@ -237,8 +251,13 @@ func (j *job) address(ctx context.Context, res *cni.Result) error {
 // usable returns an error for addresses and routes that the kernel would take and then not use.
 func usable(r *cni.Result) error {
 	for _, ip := range r.IPs {
-		if a := ip.Address.Addr(); a.IsUnspecified() || a.IsMulticast() {
+		switch a := ip.Address.Addr(); {
+		case a.IsUnspecified() || a.IsMulticast():
 			return fmt.Errorf("address %s: want a unicast address", ip.Address)
+		case a.Is4In6():
+			return fmt.Errorf("address %s: want an IPv4 or an IPv6 address", ip.Address)
+		case ip.Gateway.IsValid() && ip.Gateway.Is4() != a.Is4():
+			return fmt.Errorf("address %s with gateway %s: want a gateway of the same address family", ip.Address, ip.Gateway)
 		}
 	}
 	for _, rt := range r.Routes {

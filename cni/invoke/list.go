@@ -25,11 +25,24 @@ type ListExec interface {
 	ExecList(ctx context.Context, members []Member, args *Args) (out []byte, failed int, err error)
 }
 
-// DecodeResult decodes what a plugin printed. A result without a version is in the configuration's.
+// ResultError says that a plugin succeeded but printed a result that cannot be decoded. Its caller runs DEL.
+type ResultError struct {
+	Path string // of the plugin
+	Out  []byte // what it printed
+	Err  error
+}
+
+func (r *ResultError) Error() string { return fmt.Sprintf("%s printed %.200q: %v", r.Path, r.Out, r.Err) }
+
+// Unwrap returns why the result cannot be decoded.
+func (r *ResultError) Unwrap() error { return r.Err }
+
+// DecodeResult decodes what a plugin printed. A result without a version is in the configuration's. The error is a
+// *ResultError.
 func DecodeResult(version, pluginPath string, out []byte) (*cni.Result, error) {
 	result, err := wire.Decode(version, out)
 	if err != nil {
-		return nil, fmt.Errorf("%s printed %.200q: %w", pluginPath, out, err)
+		return nil, &ResultError{pluginPath, out, err}
 	}
 	return result, nil
 }

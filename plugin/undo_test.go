@@ -1,0 +1,100 @@
+package plugin_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/plugin"
+)
+
+// panicking is a plugin whose code panics once its links exist and it has its addresses.
+type panicking struct{ plugin.Config }
+
+func (p *panicking) UnmarshalJSON(raw []byte) error { return json.Unmarshal(raw, p.Config) }
+
+func (p *panicking) Addressed(*plugin.Attachment, *cni.Result) (kernel.Objects, error) {
+	panic("on purpose")
+}
+
+// externalIPAM adds an address plugin that is a script. It notes each call in a file, which the returned function reads.
+func (b *bridged) externalIPAM(script string) (calls func() string) {
+	b.t.Helper()
+	log := filepath.Join(b.dir, "calls")
+	script = fmt.Sprintf("#!/bin/sh\necho $CNI_COMMAND >>%s\n[ $CNI_COMMAND = ADD ] || exit 0\n%s\n", log, script)
+	if err := os.WriteFile(filepath.Join(b.dir, "script"), []byte(script), 0o755); err != nil {
+		b.t.Fatal(err)
+	}
+	b.args.StdinData = []byte(`{"cniVersion": "1.1.0", "name": "n", "type": "bridge", "ipam": {"type": "script"}}`)
+	return func() string {
+		raw, err := os.ReadFile(log)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		return strings.Join(strings.Fields(string(raw)), " ")
+	}
+}
+
+// gone checks that nothing is left of a failed ADD.
+func (b *bridged) gone() {
+	b.t.Helper()
+	if out := kerneltest.Run(b.t, "ip", "link"); strings.Contains(out, "veth") {
+		b.t.Errorf("the pair is left:\n%s", out)
+	}
+	if _, err := attach.Open(b.env.Root).Read(b.owner); !errors.Is(err, os.ErrNotExist) {
+		b.t.Errorf("the record is left: %v", err)
+	}
+}
+
+// TestUnreadableAddresses checks that addresses are released whose plugin succeeded, although nobody can use its result. A
+// plugin that failed has nothing to release.
+func TestUnreadableAddresses(t *testing.T) {
+	t.Parallel()
+	for script, want := range map[string]string{
+		`echo '{"cniVersion": "2.0.0", "ips": [{"address": "10.1.0.5/24"}]}'`:                       "ADD DEL",
+		`echo '{"cniVersion": "1.1.0", "ips": [{"address": "10.1.0.5"}]}'`:                          "ADD DEL",
+		`echo '{"cniVersion": "1.1.0", "ips": []}'`:                                                 "ADD DEL",
+		`echo '{"cniVersion": "1.1.0", "ips": [{"address": "fd00::2/64", "gateway": "10.1.0.1"}]}'`: "ADD DEL",
+		`echo nothing`: "ADD DEL",
+		`true`:         "ADD DEL",
+		`echo '{"cniVersion": "1.1.0", "code": 11, "msg": "no address is free"}'; exit 1`: "ADD",
+	} {
+		t.Run(script, func(t *testing.T) {
+			t.Parallel()
+			b := newBridged(t)
+			calls := b.externalIPAM(script)
+			if _, err := b.p.Skel(b.env).Funcs.Add(t.Context(), &b.args); err == nil {
+				t.Error("ADD succeeded")
+			}
+			if got := calls(); got != want {
+				t.Errorf("calls of the address plugin: %s, want %s", got, want)
+			}
+			b.gone()
+		})
+	}
+}
+
+// TestPanicIsUndone checks that an ADD whose code panics leaves nothing: neither the links nor the addresses.
+func TestPanicIsUndone(t *testing.T) {
+	t.Parallel()
+	b := newBridged(t)
+	calls := b.externalIPAM(`echo '{"cniVersion": "1.1.0", "ips": [{"address": "10.1.0.5/24"}]}'`)
+	create := b.p.New
+	b.p.New = func() plugin.Config { return &panicking{create()} }
+	_, err := b.p.Skel(b.env).Funcs.Add(t.Context(), &b.args)
+	if e := cni.AsError(err); err == nil || !strings.Contains(e.Msg, "plugin bridge panicked: on purpose") || !strings.Contains(e.Details, "undo_test.go") {
+		t.Errorf("ADD: %v", err)
+	}
+	if got := calls(); got != "ADD DEL" {
+		t.Errorf("calls of the address plugin: %s", got)
+	}
+	b.gone()
+}
