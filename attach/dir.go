@@ -112,13 +112,39 @@ func (d *Dir) Create(r *Record, reservation *Reservation) error {
 	})
 }
 
-// Write atomically replaces a record, and keeps it locked until Unlock.
+// Write atomically replaces a record, and keeps it locked until Unlock. On a full disk it overwrites the record's file if
+// that is large enough: a DEL makes room.
 func (d *Dir) Write(r *Record) error {
 	reservation, err := d.AwaitReservation(context.Background(), r.Owner()) // the change has happened already
-	if err != nil {
-		return fmt.Errorf("write the record of the attachment: %w", err)
+	if err == nil {
+		err = d.replace(r, reservation)
+	} else {
+		err = fmt.Errorf("write the record of the attachment: %w", err)
 	}
-	return d.replace(r, reservation)
+	if errors.Is(err, syscall.ENOSPC) && d.overwrite(r) {
+		return nil
+	}
+	return err
+}
+
+// overwrite replaces a record without a new file, and reports whether it could. Spaces take the place of what is no
+// longer there, so that one write is enough.
+func (d *Dir) overwrite(r *Record) bool {
+	raw, err := leanjson.Append(nil, r)
+	if err != nil {
+		return false
+	}
+	fd, err := syscall.Open(d.file(r.Owner()), syscall.O_WRONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer syscall.Close(fd)
+	var st syscall.Stat_t
+	if err := syscall.Fstat(fd, &st); err != nil || st.Size < int64(len(raw)) {
+		return false
+	}
+	raw = append(raw, bytes.Repeat([]byte(" "), int(st.Size)-len(raw))...)
+	return plainfile.WriteAt(fd, raw, 0, d.file(r.Owner())) == nil
 }
 
 func (d *Dir) replace(r *Record, reservation *Reservation) error {

@@ -1,6 +1,7 @@
 package cni
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -23,6 +24,12 @@ type PluginConf struct {
 // IPAMConf has the type of the IPAM plugin, which reads the other keys.
 type IPAMConf struct {
 	Type string `json:"type,omitempty"`
+}
+
+// HasPrevResult reports whether the configuration has the result of an earlier plugin. null is none.
+func (c *PluginConf) HasPrevResult() bool {
+	raw := bytes.TrimSpace(c.RawPrevResult)
+	return len(raw) > 0 && string(raw) != "null"
 }
 
 // Attachment identifies one attachment to a network, as in GC's list.

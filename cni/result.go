@@ -52,6 +52,15 @@ func (d DNS) IsZero() bool {
 	return len(d.Nameservers) == 0 && d.Domain == "" && len(d.Search) == 0 && len(d.Options) == 0
 }
 
+// InterfaceOf returns the interface of an address. It is nil if the result does not say which, also by an index outside the
+// list: old versions of the reference library write -1.
+func (r *Result) InterfaceOf(ip IP) *Interface {
+	if i := ip.Interface; i != nil && *i >= 0 && *i < len(r.Interfaces) {
+		return &r.Interfaces[*i]
+	}
+	return nil
+}
+
 // Clone returns a deep copy.
 func (r *Result) Clone() *Result {
 	c := *r

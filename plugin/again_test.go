@@ -92,3 +92,23 @@ func TestCheckInOtherNamespace(t *testing.T) {
 		t.Errorf("CHECK in another namespace: %v, want %q", err, want)
 	}
 }
+
+// TestNullPrevResult checks that a prevResult of null counts as none, as some runtimes write it.
+func TestNullPrevResult(t *testing.T) {
+	t.Parallel()
+	b := newBridged(t)
+	conf := strings.TrimSuffix(string(b.args.StdinData), "}") + `, "prevResult": null}`
+	b.args.StdinData = []byte(conf)
+	b.add()
+	if err := b.p.Skel(b.env).Funcs.Check(t.Context(), &b.args); err == nil || !strings.Contains(err.Error(), "CHECK needs a prevResult") {
+		t.Errorf("CHECK: %v", err)
+	}
+	ports := b.args
+	ports.StdinData = []byte(strings.Replace(conf, `"bridge"`, `"portmap"`, 1))
+	if _, err := declared(t, "portmap").Skel(b.env).Funcs.Add(t.Context(), &ports); err == nil || !strings.Contains(err.Error(), "must be called as chained plugin") {
+		t.Errorf("ADD of portmap: %v", err)
+	}
+	if err := b.p.Skel(b.env).Funcs.Del(t.Context(), &b.args); err != nil {
+		t.Errorf("DEL: %v", err)
+	}
+}

@@ -114,14 +114,12 @@ func (c *Conf) MAC(a *Attachment, own string) (string, error) {
 	if v, _ := env.Get("MAC"); v != "" {
 		mac, key = v, "MAC in CNI_ARGS"
 	}
-	var args struct {
-		MAC string `json:"mac"`
-	}
-	if len(c.Args.CNI) > 0 && json.Unmarshal(c.Args.CNI, &args) == nil && args.MAC != "" {
-		mac, key = args.MAC, "args.cni.mac"
-	}
 	if m := c.Runtime.MAC; m != "" {
 		mac, key = m, "runtimeConfig.mac"
+	} else if v, err := c.argsMAC(); err != nil {
+		return "", err
+	} else if v != "" {
+		mac, key = v, "args.cni.mac"
 	}
 	if mac == "" {
 		return "", nil
@@ -134,6 +132,24 @@ func (c *Conf) MAC(a *Attachment, own string) (string, error) {
 		return "", cni.Invalid(c.Raw, key, "want a unicast address that is not zero: the first byte is even, like 02:00:00:00:00:01")
 	}
 	return hwaddr.Format(raw), nil
+}
+
+// argsMAC returns args.cni.mac, or "".
+func (c *Conf) argsMAC() (string, error) {
+	if len(c.Args.CNI) == 0 {
+		return "", nil
+	}
+	var args struct {
+		MAC json.RawMessage `json:"mac"`
+	}
+	if json.Unmarshal(c.Args.CNI, &args) != nil {
+		return "", cni.Invalid(c.Raw, "args.cni", "want an object")
+	}
+	var mac string
+	if len(args.MAC) > 0 && json.Unmarshal(args.MAC, &mac) != nil {
+		return "", cni.Invalid(c.Raw, "args.cni.mac", "want a string, like \"02:00:00:00:00:01\"")
+	}
+	return mac, nil
 }
 
 // UseDNS replaces the result's DNS settings with the configuration's, if it has any. An empty list is a setting, too: it

@@ -157,7 +157,7 @@ func (p *Plugin) parse(args *skel.CmdArgs, f Facts) (Config, *Attachment, error)
 		_ = json.Unmarshal(args.StdinData, &base.PluginConf) // the keys that every plugin needs
 	}
 	base.Raw = args.StdinData
-	if err == nil && len(base.RawPrevResult) > 0 {
+	if err == nil && base.HasPrevResult() {
 		base.Prev, err = wire.Decode(base.CNIVersion, base.RawPrevResult)
 	}
 	a := &Attachment{

@@ -63,6 +63,6 @@ func (a *Attachment) IPs() (out []netip.Addr) {
 // inside reports whether an address is on an interface in the pod. The address either refers to no interface, or to one
 // with a sandbox.
 func (a *Attachment) inside(ip cni.IP) bool {
-	i := ip.Interface
-	return i == nil || *i < 0 || *i >= len(a.Result.Interfaces) || a.Result.Interfaces[*i].Sandbox != ""
+	i := a.Result.InterfaceOf(ip)
+	return i == nil || i.Sandbox != ""
 }

@@ -32,7 +32,9 @@ type ResultError struct {
 	Err  error
 }
 
-func (r *ResultError) Error() string { return fmt.Sprintf("%s printed %.200q: %v", r.Path, r.Out, r.Err) }
+func (r *ResultError) Error() string {
+	return fmt.Sprintf("%s printed %.200q: %v", r.Path, r.Out, r.Err)
+}
 
 // Unwrap returns why the result cannot be decoded.
 func (r *ResultError) Unwrap() error { return r.Err }

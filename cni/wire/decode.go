@@ -101,7 +101,7 @@ func (d *decoder) route(members []rawjson.Member) (r cni.Route) {
 	for _, m := range members {
 		switch foldKey(m.Key) {
 		case "dst":
-			r.Dst = d.prefix(m)
+			r.Dst = d.destination(m)
 		case "gw":
 			r.GW = d.addr(m)
 		case "mtu":

@@ -136,14 +136,17 @@ func (d *decoder) addr(m rawjson.Member) netip.Addr {
 }
 
 // prefix keeps the host bits. It converts an IPv4 address in IPv6 form to IPv4.
-func (d *decoder) prefix(m rawjson.Member) netip.Prefix {
+func (d *decoder) prefix(m rawjson.Member) netip.Prefix { return UnmapPrefix(d.destination(m)) }
+
+// destination reads a prefix as it is: a route to ::ffff:10.1.0.0/120 is one of IPv6.
+func (d *decoder) destination(m rawjson.Member) netip.Prefix {
 	s := d.str(m)
 	p, err := netip.ParsePrefix(s)
 	if err != nil {
 		d.refuse(m.Key, wantPrefix)
 		return netip.Prefix{}
 	}
-	return UnmapPrefix(p)
+	return p
 }
 
 // UnmapPrefix converts an IPv4 prefix in IPv6 form (::ffff:10.1.0.7/120) to IPv4 and returns others unchanged.

@@ -53,7 +53,7 @@ func readPolicy(args *skel.CmdArgs, needsPrev bool) (*policyConf, error) {
 	if !needsPrev {
 		return c, nil
 	}
-	if len(c.RawPrevResult) == 0 {
+	if !c.HasPrevResult() {
 		return nil, cni.Errorf(cni.CodeInvalidNetworkConfig, "%s must be called as chained plugin: put it after another plugin in the list, whose result it needs as prevResult", PolicyType)
 	}
 	var err error
@@ -116,8 +116,7 @@ func (c *policyConf) applies() bool { return len(c.endpoint.Addresses) > 0 }
 // containerAddrs returns the addresses in a result that are the container's.
 func containerAddrs(r *cni.Result) (out []netip.Addr) {
 	for _, ip := range r.IPs {
-		i := ip.Interface
-		if i == nil || *i >= 0 && *i < len(r.Interfaces) && r.Interfaces[*i].Sandbox != "" {
+		if i := r.InterfaceOf(ip); i == nil || i.Sandbox != "" {
 			out = append(out, ip.Address.Addr())
 		}
 	}

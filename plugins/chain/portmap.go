@@ -206,8 +206,7 @@ func (c *portmap) conditions(v4 bool) []string {
 func targets(a *plugin.Attachment, r *cni.Result) (out []netip.Prefix) {
 	var have [2]bool
 	for _, ip := range r.IPs {
-		if i := ip.Interface; i != nil && *i < len(r.Interfaces) &&
-			(r.Interfaces[*i].Name != a.IfName || r.Interfaces[*i].Sandbox == "") {
+		if i := r.InterfaceOf(ip); i != nil && (i.Name != a.IfName || i.Sandbox == "") {
 			continue
 		}
 		family := 0

@@ -3,6 +3,7 @@ package chain
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/fairlead/fairlead/cni"
@@ -130,25 +131,25 @@ func (c *portmap) fromLoopback(a *plugin.Attachment, r *cni.Result, target netip
 }
 
 // hostLink returns the attachment's interface through which the host reaches the container: its bridge, or its end of
-// the pair. For a result without interfaces (before 0.3.0) it uses the route.
+// the pair. If the host has none of the result's interfaces, it uses the route: results before 0.3.0 have no interfaces,
+// and a result may have the socket of a virtual machine instead.
 func hostLink(a *plugin.Attachment, r *cni.Result, target netip.Addr) string {
-	first := ""
 	by, err := a.Facts.LinkTo(target)
-	if len(r.Interfaces) == 0 && err == nil {
+	var list []string
+	for _, i := range r.Interfaces {
+		if i.Sandbox == "" {
+			list = append(list, i.Name)
+		}
+	}
+	if err == nil && slices.Contains(list, by) {
 		return by
 	}
-	for _, i := range r.Interfaces {
-		if i.Sandbox != "" {
-			continue
-		}
-		if err == nil && i.Name == by {
-			return by
-		}
-		if first == "" {
-			first = i.Name
+	for _, name := range list {
+		if _, err := a.Facts.Link(kernel.Host, name); err == nil {
+			return name
 		}
 	}
-	return first
+	return by
 }
 
 // conditional returns mappings with conditions in nft syntax, which only the nft command can parse. They use the

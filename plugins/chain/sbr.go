@@ -39,10 +39,15 @@ func (c *sbr) Validate(*plugin.Attachment) error {
 	}
 	families := map[bool]bool{}
 	for i, g := range c.Gateways {
-		if families[g.Is4()] {
-			return cni.Invalid(c.Raw, fmt.Sprintf("gateways[%d]", i), "want at most one gateway for each family")
+		key := fmt.Sprintf("gateways[%d]", i)
+		g = g.Unmap()
+		switch {
+		case !g.IsValid() || g.Zone() != "":
+			return cni.Invalid(c.Raw, key, "want an address without a zone, like 10.1.0.1 or fe80::1")
+		case families[g.Is4()]:
+			return cni.Invalid(c.Raw, key, "want at most one gateway for each family")
 		}
-		families[g.Is4()] = true
+		c.Gateways[i], families[g.Is4()] = g, true
 	}
 	return nil
 }
@@ -124,7 +129,7 @@ func (c *sbr) Find(a *plugin.Attachment) (list kernel.Objects, err error) {
 // ownIPs returns the addresses of the attachment's interface.
 func ownIPs(a *plugin.Attachment, r *cni.Result) (out []cni.IP) {
 	for _, ip := range r.IPs {
-		if i := ip.Interface; i == nil || *i < len(r.Interfaces) && r.Interfaces[*i].Name == a.IfName && r.Interfaces[*i].Sandbox != "" {
+		if i := r.InterfaceOf(ip); i == nil || i.Name == a.IfName && i.Sandbox != "" {
 			out = append(out, ip)
 		}
 	}

@@ -67,6 +67,9 @@ func routes(data []byte, list []routeConf) ([]cni.Route, error) {
 		if !r.Dst.IsValid() {
 			return nil, cni.Invalid(data, fmt.Sprintf("ipam.routes[%d].dst", i), `missing: want a destination, like "0.0.0.0/0" or "fd00:2::/64"`)
 		}
+		if err := checkZone(data, fmt.Sprintf("ipam.routes[%d].gw", i), r.GW); err != nil {
+			return nil, err
+		}
 		for _, n := range r.numbers() {
 			if n.v < 0 || n.v > n.most {
 				return nil, cni.Invalid(data, fmt.Sprintf("ipam.routes[%d].%s", i, n.key), fmt.Sprintf("want 0 to %d", n.most))
@@ -76,6 +79,22 @@ func routes(data []byte, list []routeConf) ([]cni.Route, error) {
 			Priority: r.Priority, Table: r.Table, Scope: r.Scope})
 	}
 	return out, nil
+}
+
+// checkZone rejects an address with a zone, like fe80::1%eth0. Results have no zones.
+func checkZone(data []byte, key string, a netip.Addr) error {
+	if a.Zone() != "" {
+		return cni.Invalid(data, key, "want an address without a zone, like fe80::1")
+	}
+	return nil
+}
+
+// gatewayOf rejects a gateway with a zone, or of another family than its address.
+func gatewayOf(data []byte, key string, gateway netip.Addr, address netip.Prefix) error {
+	if gateway.IsValid() && gateway.Unmap().Is4() != address.Addr().Is4() {
+		return cni.Invalid(data, key, fmt.Sprintf("want an address of the same family as %s", address))
+	}
+	return checkZone(data, key, gateway)
 }
 
 // checkFamilies rejects results that versions before 0.3.0 cannot express: they have one address per family.

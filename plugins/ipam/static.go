@@ -45,7 +45,7 @@ func staticCheck(_ context.Context, args *skel.CmdArgs) error {
 	if err := cni.Decode(args.StdinData, &c); err != nil {
 		return err
 	}
-	if len(c.RawPrevResult) == 0 {
+	if !c.HasPrevResult() {
 		return cni.Invalid(args.StdinData, "prevResult", "missing: CHECK needs the result of ADD")
 	}
 	got, err := wire.Decode(c.CNIVersion, c.RawPrevResult)
@@ -121,11 +121,11 @@ func staticIPs(data []byte, c conf[staticConf], cniArgs string) ([]cni.IP, error
 	for i, a := range c.IPAM.Addresses {
 		key := fmt.Sprintf("ipam.addresses[%d]", i)
 		a.Address = wire.UnmapPrefix(a.Address)
-		switch {
-		case !a.Address.IsValid():
+		if !a.Address.IsValid() {
 			return nil, cni.Invalid(data, key+".address", "missing: "+wantAddress)
-		case a.Gateway.IsValid() && a.Gateway.Unmap().Is4() != a.Address.Addr().Is4():
-			return nil, cni.Invalid(data, key+".gateway", fmt.Sprintf("want an address of the same family as %s", a.Address))
+		}
+		if err := gatewayOf(data, key+".gateway", a.Gateway, a.Address); err != nil {
+			return nil, err
 		}
 		ips = append(ips, cni.IP{Address: a.Address, Gateway: a.Gateway.Unmap()})
 	}

@@ -45,12 +45,12 @@ func argAddresses(cniArgs string) ([]cni.IP, error) {
 	list, _ = args.Get("GATEWAY")
 	for _, text := range splitList(list) {
 		gw, err := netip.ParseAddr(text)
-		if err != nil {
+		if err != nil || gw.Zone() != "" {
 			return nil, cni.Errorf(cni.CodeInvalidEnvironment, "CNI_ARGS: GATEWAY=%s: want an address, like 10.1.0.1 or fd00::1", text)
 		}
 		for i := range ips {
-			if ips[i].Address.Masked().Contains(gw) {
-				ips[i].Gateway = gw
+			if ips[i].Address.Masked().Contains(gw.Unmap()) {
+				ips[i].Gateway = gw.Unmap()
 			}
 		}
 	}

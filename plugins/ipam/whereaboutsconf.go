@@ -13,6 +13,7 @@ import (
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/rawjson"
+	"github.com/fairlead/fairlead/cni/wire"
 	"github.com/fairlead/fairlead/ipam"
 )
 
@@ -152,10 +153,15 @@ func (w *whereabouts) staticOf(data []byte, c *whereaboutsConf, cniArgs string) 
 		w.pod = ns + "/" + name
 	}
 	for i, a := range c.Addresses {
+		key := fmt.Sprintf("ipam.addresses[%d]", i)
 		if !a.Address.IsValid() {
-			return cni.Invalid(data, fmt.Sprintf("ipam.addresses[%d].address", i), "missing: "+wantAddress)
+			return cni.Invalid(data, key+".address", "missing: "+wantAddress)
 		}
-		w.fixed = append(w.fixed, cni.IP{Address: a.Address, Gateway: a.Gateway.Unmap()})
+		ip := cni.IP{Address: wire.UnmapPrefix(a.Address), Gateway: a.Gateway.Unmap()}
+		if err := gatewayOf(data, key+".gateway", ip.Gateway, ip.Address); err != nil {
+			return err
+		}
+		w.fixed = append(w.fixed, ip)
 	}
 	more, err := argAddresses(strings.TrimSuffix("IgnoreUnknown=1;"+cniArgs, ";"))
 	w.fixed = append(w.fixed, more...)
@@ -191,6 +197,9 @@ func whereaboutsNetworks(data []byte, c *whereaboutsConf) (out []whereaboutsNetw
 	}
 	if c.Range != "" {
 		ranges, keys = append([]whereaboutsRange{c.whereaboutsRange}, ranges...), append([]string{"ipam"}, keys...)
+	}
+	if err := checkZone(data, "ipam.gateway", c.Gateway); err != nil {
+		return nil, err
 	}
 	for i, r := range ranges {
 		g, want, err := r.group(data, keys[i], c.Gateway.Unmap())

@@ -55,8 +55,8 @@ func (c *ovs) withoutVXLAN() error {
 }
 
 func isAddress(s string) bool {
-	_, err := netip.ParseAddr(s)
-	return err == nil
+	a, err := netip.ParseAddr(s)
+	return err == nil && a.Zone() == ""
 }
 
 // tunnels returns a tunnel to each other host. Of several, none forwards frames that arrived through another: each host

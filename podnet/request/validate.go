@@ -103,6 +103,9 @@ func (n *Network) validGateways() error {
 		if !gw.IsValid() || families[gw.Is4()] {
 			return errors.New("default route: want one gateway of a family at most")
 		}
+		if gw.Zone() != "" {
+			return fmt.Errorf("default route: gateway %s: want an address without a zone", gw)
+		}
 		families[gw.Is4()] = true
 	}
 	return nil
@@ -116,7 +119,7 @@ func (p PortMapping) validate() error {
 		return fmt.Errorf("port %d: protocol %q: want tcp, udp or sctp", p.HostPort, p.Protocol)
 	}
 	if p.HostIP != "" {
-		if _, err := netip.ParseAddr(p.HostIP); err != nil {
+		if a, err := netip.ParseAddr(p.HostIP); err != nil || a.Zone() != "" {
 			return fmt.Errorf("port %d: host address %q: want an IP address", p.HostPort, p.HostIP)
 		}
 	}

@@ -1,0 +1,61 @@
+package chain
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/plugin"
+	"github.com/fairlead/fairlead/plugin/plugintest"
+	"github.com/fairlead/fairlead/skel"
+)
+
+// TestUnknownInterface checks that an address whose interface the result does not have counts as the container's. Old
+// versions of the reference library write -1 if they do not know it.
+func TestUnknownInterface(t *testing.T) {
+	t.Parallel()
+	const head = `{"cniVersion": "1.0.0", "name": "n", `
+	for p, conf := range map[*plugin.Plugin]string{
+		new(Portmap()):  `"type": "portmap", "runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80}]}}`,
+		new(Firewall()): `"type": "firewall"}`,
+		new(SBR()):      `"type": "sbr"}`,
+	} {
+		plan := func(index *int) string {
+			r := plugintest.Result(netip.MustParsePrefix("10.1.0.2/24"))
+			r.IPs[0].Interface = index
+			list, err := plugintest.Try(*p, []byte(head+conf), r)
+			if err != nil || len(list) == 0 {
+				t.Errorf("%s: %v, %v", p.Name, list, err)
+			}
+			return fmt.Sprint(list)
+		}
+		want := plan(nil)
+		for _, index := range []int{-1, -1 << 63, 99} {
+			if got := plan(&index); got != want {
+				t.Errorf("%s, interface %d: %s, want %s", p.Name, index, got, want)
+			}
+		}
+	}
+	for _, index := range []string{"-1", "1", "99"} { // policy applies to it
+		c, err := readPolicy(&skel.CmdArgs{StdinData: []byte(head + `"type": "fairlead-policy", "prevResult": {"interfaces": [{"name": "veth1"}],
+			"ips": [{"address": "10.0.0.1/24", "interface": ` + index + `}]}}`)}, true)
+		if err != nil || !c.applies() {
+			t.Errorf("interface %s: policy does not apply: %v", index, err)
+		}
+	}
+}
+
+// TestInterfaceThatIsNoLink checks that portmap changes no interface that the host does not have, such as the one of a
+// virtual machine's socket.
+func TestInterfaceThatIsNoLink(t *testing.T) {
+	t.Parallel()
+	r := plugintest.Result(netip.MustParsePrefix("10.1.0.2/24"))
+	r.Interfaces = []cni.Interface{{Name: "vhost0", SocketPath: "/run/x.sock"}, {Name: "eth0", Sandbox: "/run/netns/c1"}}
+	list, err := plugintest.Try(Portmap(), []byte(`{"cniVersion": "1.1.0", "name": "n", "type": "portmap", "snat": true,
+		"runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80}]}}`), r)
+	if text := fmt.Sprint(list); err != nil || !strings.Contains(text, "8080") || strings.Contains(text, "vhost0") {
+		t.Errorf("%v: %s", err, text)
+	}
+}
