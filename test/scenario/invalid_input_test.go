@@ -157,7 +157,7 @@ var invalidInputs = []struct {
 	{name: "empty sbr gateway", conf: afterBridge(`{"type": "sbr", "gateways": [""]}`), want: `gateways[0] = "": want an address without a zone`},
 	{name: "MAC address in args is a number", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "args": {"cni": {"mac": 5}}, $IPAM}`,
 		want: `args.cni.mac = 5: want a string, like "02:00:00:00:00:01"`},
-	{name: "args are a list", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "args": {"cni": ["x"]}, $IPAM}`, want: `args.cni = ["x"]: want an object`},
+	{name: "args are a list", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "args": {"cni": ["x"]}}`, want: `args.cni = ["x"]: want an object`},
 	{name: "whereabouts without a range", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "ptp", "ipam": {"type": "whereabouts"}}`,
 		want: `ipam.range: missing: want a range like "192.168.2.225/28"`},
 	{name: "no device", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "host-device", "device": "nosuch0"}`,
