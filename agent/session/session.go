@@ -259,8 +259,8 @@ func (s *Session) watch(ctx context.Context, held *store.Held) {
 // watchKey returns when the key has another revision, or when the context ends.
 func (s *Session) watchKey(ctx context.Context, key string, revision int64) {
 	other := errors.New("the key changed")
-	for ctx.Err() == nil {
-		err := s.store.Watch(ctx, key, revision, func(b store.Batch) error {
+	for after := revision; ctx.Err() == nil; {
+		err := s.store.Watch(ctx, key, after, func(b store.Batch) error {
 			for _, e := range b.Events {
 				if e.Key == key && e.Revision != revision {
 					return other
@@ -271,9 +271,12 @@ func (s *Session) watchKey(ctx context.Context, key string, revision int64) {
 		if errors.Is(err, other) {
 			return
 		}
-		e, err := s.store.Get(ctx, key)
-		if errors.Is(err, os.ErrNotExist) || err == nil && e.Revision != revision {
+		now, err := s.store.Commit(ctx, store.Op{Key: key, Verify: true, Expect: revision})
+		if errors.Is(err, store.ErrConflict) {
 			return
+		}
+		if err == nil {
+			after = max(after, now) // the store may have compacted the session's own revision
 		}
 		_ = pause(ctx, s.retry)
 	}

@@ -358,6 +358,50 @@ func appendLog(ctx context.Context, s *Session) {
 	}
 }
 
+// TestCompactedWatch checks that a session's watch begins again only once after the store compacted its revision.
+func TestCompactedWatch(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t, etcdtest.Options{})
+	counted := &counting{Store: etcd.Store(t)}
+	s := newSession(counted, "1", "x")
+	s.retry = time.Millisecond
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	first, err := s.Revision()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := etcd.Store(t)
+	for _, node := range []string{"b", "c", "d"} {
+		if _, err := other.Commit(t.Context(), store.Op{Key: "nodes/" + node, Value: []byte("{}")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	etcd.Compact()
+	go s.Run(t.Context())
+	kerneltest.Until(t, func() bool { return counted.watches.Load() > 1 }) // the first watch was of a compacted revision
+	time.Sleep(time.Second) // in which it would begin ten more
+	if n := counted.watches.Load(); n > 3 {
+		t.Errorf("%d watches", n)
+	}
+	if _, err := other.Commit(t.Context(), store.Op{Key: "alive/a", Expect: first}); err != nil {
+		t.Fatal(err)
+	}
+	kerneltest.Until(t, func() bool { now, err := s.Revision(); return err == nil && now != first })
+}
+
+// counting counts a store's watches.
+type counting struct {
+	store.Store
+	watches atomic.Int32
+}
+
+func (c *counting) Watch(ctx context.Context, prefix string, after int64, f func(store.Batch) error) error {
+	c.watches.Add(1)
+	return c.Store.Watch(ctx, prefix, after, f)
+}
+
 // interrupted is a store whose watches end with an error.
 type interrupted struct {
 	store.Store
