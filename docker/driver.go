@@ -27,7 +27,7 @@ type Options struct {
 	RunDir   string        // directory of runtime state; "": package attach's default
 	LibDir   string        // directory of results and addresses
 	Interval time.Duration // between two comparisons with Docker
-	Grace    time.Duration // age below which an object that Docker does not know is left alone
+	Grace    time.Duration // time after which an object is removed that Docker does not know
 	Path     []string      // directories of plugins
 	Exec     invoke.Exec   // runs plugins
 	Log      func(line string)
@@ -45,6 +45,7 @@ type Driver struct {
 	host      *netns.Handle // the namespace of dockerd, in which it looks for links
 	locks     locks
 	poolLock  sync.Mutex
+	absent    absence         // only for reconcile
 	ctx       context.Context // ends with Close
 	end       context.CancelFunc
 }

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"time"
 
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
@@ -22,7 +21,6 @@ type endpoint struct {
 	NetworkID string
 	Asked     endpointInterface // what Docker chose
 	Sandbox   string            `json:",omitempty"` // path of the container's namespace, from Join on
-	Created   time.Time
 }
 
 // linkName returns the name of the container's link on the host. dockerd renames it when it moves it.
@@ -47,7 +45,7 @@ func (d *Driver) createEndpoint(ctx context.Context, q *endpointRequest) (any, e
 		return nil, err
 	}
 	defer d.locks.lock(q.EndpointID)()
-	e := &endpoint{ID: q.EndpointID, NetworkID: n.ID, Created: time.Now()}
+	e := &endpoint{ID: q.EndpointID, NetworkID: n.ID}
 	if q.Interface != nil {
 		e.Asked = *q.Interface
 	}

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"time"
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/kernel"
@@ -23,7 +22,6 @@ type network struct {
 	Subnets  []subnet       `json:",omitempty"`
 	Cluster  string         `json:",omitempty"` // the network of the cluster, for this type
 	Bridge   string         `json:",omitempty"` // the bridge that the network creates, and removes at its end
-	Created  time.Time
 }
 
 // subnet is a pool of a network.
@@ -71,7 +69,7 @@ func newNetwork(q *networkRequest) (*network, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &network{ID: q.NetworkID, Name: options[nameKey], Type: t.name, Created: time.Now()}
+	n := &network{ID: q.NetworkID, Name: options[nameKey], Type: t.name}
 	if n.Name == "" {
 		n.Name = "docker-" + short(q.NetworkID)
 	}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/fairlead/fairlead/ipam"
 	"github.com/fairlead/fairlead/kernel"
@@ -22,7 +21,6 @@ type pool struct {
 	Gateway netip.Addr   `json:",omitzero"`
 	Network string       `json:",omitempty"` // the network of the cluster that assigns the addresses; "": the driver does
 	Choice  string       `json:",omitempty"` // the name of the subnet in that network
-	Created time.Time
 }
 
 func (d *Driver) addressCapabilities(context.Context, *none) (any, error) {
@@ -37,7 +35,7 @@ func (d *Driver) addressSpaces(context.Context, *none) (any, error) {
 func (d *Driver) requestPool(ctx context.Context, q *poolRequest) (any, error) {
 	d.poolLock.Lock()
 	defer d.poolLock.Unlock()
-	p := &pool{Created: time.Now()}
+	p := &pool{}
 	for key, value := range q.Options {
 		if key != networkOption {
 			return nil, fmt.Errorf("--ipam-opt %s: this IPAM driver has no such option: want %s", key, networkOption)

@@ -41,14 +41,32 @@ func (d *Driver) reconcileForever(ctx context.Context) {
 	}
 }
 
-// reconcile removes what is older than Options.Grace and unknown to Docker. It changes nothing if Docker does not
-// answer.
+// absence notes since when Docker has not known an object. It measures with the monotonic clock: the host's clock may jump
+// while Docker creates the object.
+type absence struct{ since, now map[string]time.Time }
+
+func (a *absence) begin() { a.now = map[string]time.Time{} }
+func (a *absence) end()   { a.since = a.now }
+
+// forAtLeast notes that Docker does not know an object, and reports whether that has been so for a time.
+func (a *absence) forAtLeast(t time.Duration, object string) bool {
+	since, known := a.since[object]
+	if !known {
+		since = time.Now()
+	}
+	a.now[object] = since
+	return time.Since(since) >= t
+}
+
+// reconcile removes what Docker has not known for Options.Grace. It changes nothing if Docker does not answer.
 func (d *Driver) reconcile(ctx context.Context) error {
-	old := time.Now().Add(-d.o.Grace)
 	networks, err := d.dockerNetworks(ctx)
 	if err != nil {
 		return nil // dockerd is not running: it will clean up itself, or ask again
 	}
+	d.absent.begin()
+	defer d.absent.end()
+	old := func(object string) bool { return d.absent.forAtLeast(d.o.Grace, object) }
 	known := map[string]*dockerNetwork{}
 	endpoints := map[string]bool{}
 	for _, n := range networks {
@@ -59,24 +77,24 @@ func (d *Driver) reconcile(ctx context.Context) error {
 	}
 	var errs []error
 	for _, id := range d.endpoints.ids() {
-		if e, err := d.endpoints.read(id); err == nil && !endpoints[id] && e.Created.Before(old) {
+		if _, err := d.endpoints.read(id); err == nil && !endpoints[id] && old("endpoint "+id) {
 			d.log("endpoint %s: Docker does not know it", id)
 			errs = append(errs, d.remove(ctx, id))
 		}
 	}
 	for _, id := range d.networks.ids() {
-		if n, err := d.networks.read(id); err == nil && known[id] == nil && n.Created.Before(old) {
+		if _, err := d.networks.read(id); err == nil && known[id] == nil && old("network "+id) {
 			d.log("network %s: Docker does not know it", id)
 			_, err := d.deleteNetwork(ctx, &networkRequest{NetworkID: id})
 			errs = append(errs, err)
 		}
 	}
-	errs = append(errs, d.unreserve(ctx, func(r *reservation) bool { return r.Created.Before(old) }))
+	errs = append(errs, d.unreserve(ctx, func(r *reservation) bool { return old("reservation " + r.ID) }))
 	return errors.Join(append(errs, d.reconcilePools(ctx, networks, old))...)
 }
 
 // reconcilePools frees pools and addresses that no network of Docker uses.
-func (d *Driver) reconcilePools(ctx context.Context, networks []*dockerNetwork, old time.Time) error {
+func (d *Driver) reconcilePools(ctx context.Context, networks []*dockerNetwork, old func(object string) bool) error {
 	d.poolLock.Lock()
 	defer d.poolLock.Unlock()
 	subnets, used := map[netip.Prefix]bool{}, map[netip.Addr]bool{}
@@ -90,8 +108,8 @@ func (d *Driver) reconcilePools(ctx context.Context, networks []*dockerNetwork, 
 		case err != nil:
 			errs = append(errs, err)
 		case subnets[p.Subnet]:
-			errs = append(errs, d.free(ctx, id, func(a ipam.Allocation) bool { return !used[a.Addr] && a.Since.Before(old) }))
-		case p.Created.Before(old):
+			errs = append(errs, d.free(ctx, id, func(a ipam.Allocation) bool { return !used[a.Addr] && old("address "+id+" "+a.Addr.String()) }))
+		case old("pool " + id):
 			errs = append(errs, d.dropPool(id))
 		}
 	}

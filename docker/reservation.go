@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/cni"
@@ -31,7 +30,6 @@ type reservation struct {
 	Pool    string
 	Network string     // of the cluster
 	Address netip.Addr `json:",omitzero"`
-	Created time.Time
 }
 
 // join finds the subnet of a pool in the network of the cluster.
@@ -94,7 +92,7 @@ func (d *Driver) checkPools(n *network) error {
 
 // reserve reserves an address until CreateEndpoint.
 func (d *Driver) reserve(ctx context.Context, p *pool, wanted []netip.Addr) (any, error) {
-	r := &reservation{ID: rand.Text(), Pool: p.ID, Network: p.Network, Created: time.Now()}
+	r := &reservation{ID: rand.Text(), Pool: p.ID, Network: p.Network}
 	if err := d.reserved.write(r.ID, r); err != nil {
 		return nil, err
 	}

@@ -44,7 +44,7 @@ func (a *app) dockerCommand() *cobra.Command {
 	f.StringVar(&o.Socket, "socket", docker.DefaultSocket, "Socket to listen on. Its name without .sock is the driver's name.")
 	f.StringVar(&o.Docker, "docker", "/run/docker.sock", "Socket of Docker's API, to find objects that Docker has forgotten. Empty: do not look for them.")
 	durationVar(f, &o.Interval, "interval", 30*time.Second, "Time between two comparisons with Docker.")
-	durationVar(f, &o.Grace, "grace", 5*time.Minute, "Age below which an object that Docker does not know is left alone.")
+	durationVar(f, &o.Grace, "grace", 5*time.Minute, "Time after which an object is removed that Docker does not know.")
 	f.StringVar(&sysctlDir, "sysctl-dir", "/proc/sys", "Directory of the kernel's settings. A plugin that Docker manages mounts the writable settings elsewhere.")
 	return c
 }
