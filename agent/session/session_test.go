@@ -381,7 +381,7 @@ func TestCompactedWatch(t *testing.T) {
 	etcd.Compact()
 	go s.Run(t.Context())
 	kerneltest.Until(t, func() bool { return counted.watches.Load() > 1 }) // the first watch was of a compacted revision
-	time.Sleep(time.Second) // in which it would begin ten more
+	time.Sleep(time.Second)                                                // in which it would begin ten more
 	if n := counted.watches.Load(); n > 3 {
 		t.Errorf("%d watches", n)
 	}
