@@ -2,6 +2,7 @@ package dhcpd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -102,17 +103,17 @@ func (d *Daemon) log(format string, args ...any) {
 
 // resume continues the stored leases and drops those that have ended.
 func (d *Daemon) resume() error {
-	all, err := d.store.list()
+	all, unread, err := d.store.list()
 	if err != nil {
 		return err
+	}
+	for _, err := range unread {
+		d.log("a stored lease is not maintained: %v", err)
 	}
 	for _, v := range all {
 		l, err := d.load(v)
 		if err == nil {
-			var at *link
-			if at, err = l.open(); err == nil {
-				at.close()
-			}
+			err = l.exists()
 		}
 		if err != nil {
 			if l != nil {
@@ -129,6 +130,20 @@ func (d *Daemon) resume() error {
 	}
 	if n := len(d.leases); n > 0 {
 		d.log("continuing %d stored leases", n)
+	}
+	return nil
+}
+
+// exists returns errGone if the container or its interface has gone. What keeps the daemon from looking may end.
+func (l *lease) exists() error {
+	at, err := l.open()
+	switch {
+	case err == nil:
+		at.close()
+	case errors.Is(err, errGone):
+		return err
+	default:
+		l.d.log("%s: cannot look at the interface: %v", l, err)
 	}
 	return nil
 }

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"runtime/debug"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/fairlead/fairlead/kernel"
@@ -46,14 +49,15 @@ func (l *lease) maintainProtocol(ctx context.Context, p protocol) {
 		if !sleep(ctx, min(max(0, due-uptime()), l.d.o.checkInterval)) {
 			return
 		}
-		if is, _ := l.saved.namespace().IsAt(l.d.o.HostPrefix + l.saved.Netns); !is {
+		is, err := l.saved.namespace().IsAt(l.d.o.HostPrefix + l.saved.Netns)
+		if !is && (err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)) {
 			l.forget("its network namespace is gone")
 			return
 		}
 		if uptime() < due {
 			continue
 		}
-		err := l.runDue(ctx, p)
+		err = l.contain(p, func() error { return l.runDue(ctx, p) })
 		if ctx.Err() != nil {
 			return
 		}
@@ -71,6 +75,17 @@ func (l *lease) maintainProtocol(ctx context.Context, p protocol) {
 		}
 		l.mu.Unlock()
 	}
+}
+
+// contain turns a panic into an error: one lease must not end the daemon, which maintains all others.
+func (l *lease) contain(p protocol, f func() error) (err error) {
+	defer func() {
+		if x := recover(); x != nil {
+			l.d.log("%s: %s: panic: %v\n%s", l, p.label(), x, debug.Stack())
+			err = fmt.Errorf("panic: %v", x)
+		}
+	}()
+	return f()
 }
 
 // runDue performs the action that is due.
@@ -120,7 +135,6 @@ func (l *lease) updateInterface(p protocol, link *link) error {
 	l.mu.Lock()
 	valid, held, before := p.valid(uptime()), p.held(), l.applied[p]
 	gone, back := before.without(valid), valid.without(before)
-	l.applied[p] = valid
 	why := p.term().Refused
 	l.mu.Unlock()
 	if !gone.empty() {
@@ -132,16 +146,22 @@ func (l *lease) updateInterface(p protocol, link *link) error {
 	if !back.empty() {
 		l.d.log("%s: %s assigned %s again", l, p.label(), strings.Join(back.describe(), ", "))
 	}
-	if gone.empty() && back.empty() || len(held.IPs) == 0 && len(held.Routes) == 0 {
-		return nil
+	var err error
+	if changed := !gone.empty() || !back.empty(); changed && len(held.IPs)+len(held.Routes) > 0 {
+		err = link.engine(func(e *kernel.Engine) error {
+			err := e.Remove(gone.objects(link.name, l.result))
+			for _, o := range back.objects(link.name, l.result) {
+				err = errors.Join(err, ignore(e.Apply(kernel.Objects{o}), errExist))
+			}
+			return err
+		})
 	}
-	return link.engine(func(e *kernel.Engine) error {
-		err := e.Remove(gone.objects(link.name, l.result))
-		for _, o := range back.objects(link.name, l.result) {
-			err = errors.Join(err, ignore(e.Apply(kernel.Objects{o}), errExist))
-		}
-		return err
-	})
+	if err == nil { // else the next call tries again
+		l.mu.Lock()
+		l.applied[p] = valid
+		l.mu.Unlock()
+	}
+	return err
 }
 
 // missing describes the parts of the lease that are not valid now. It returns "" if all are.

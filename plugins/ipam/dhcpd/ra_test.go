@@ -92,7 +92,7 @@ func testRouters() *routers {
 }
 
 // TestProcessAdvertisement checks that the first advertisement sets the configuration, and that later ones only change
-// lifetimes.
+// lifetimes, until the router has gone. Nobody can take an address away by an advertisement.
 func TestProcessAdvertisement(t *testing.T) {
 	t.Parallel()
 	p := testRouters()
@@ -114,16 +114,49 @@ func TestProcessAdvertisement(t *testing.T) {
 	if p.Term.Renew != 115*time.Second || p.Term.Expire != 130*time.Second {
 		t.Errorf("term %+v", p.Term)
 	}
+	other := netip.MustParseAddr("fe80::2")
+	if hear(125, other, advert(30)) {
+		t.Error("another router's advertisement was accepted")
+	}
 	if got := holds(140); got != "fd00:7::ff:fe00:5" {
 		t.Errorf("after the router's lifetime: %s", got)
-	}
-	if hear(141, netip.MustParseAddr("fe80::2"), advert(30)) {
-		t.Error("another router's advertisement was accepted")
 	}
 	if !hear(141, from, advert(30, prefixOption("fd00:8::", 0xc0, 60))) || holds(142) != "fd00:7::ff:fe00:5, route to ::/0" {
 		t.Errorf("the router returned with another prefix: %s", holds(142))
 	}
-	if !hear(143, from, advert(0, prefixOption("fd00:7::", 0xc0, 0))) || holds(144) != "" {
+	if !hear(143, from, advert(0, prefixOption("fd00:7::", 0xc0, 0))) || holds(144) != "fd00:7::ff:fe00:5" || holds(161) != "" {
 		t.Errorf("after everything was withdrawn: %s", holds(144))
+	}
+	if !hear(145, other, advert(250)) || holds(146) != "fd00:7::ff:fe00:5, route to ::/0" || p.gateway() != other {
+		t.Errorf("another router after the first one: %s by %s", holds(146), p.gateway())
+	}
+	p.process(146*time.Second, prefixFor(20000), other, l)
+	if p.process(147*time.Second, prefixFor(10), other, l); !strings.HasPrefix(holds(147+7199), "fd00:7::") || strings.HasPrefix(holds(147+7201), "fd00:7::") {
+		t.Error("an advertisement shortened a lifetime to another one than two hours")
+	}
+}
+
+// prefixFor returns an advertisement of a prefix with a lifetime in seconds, by no default router.
+func prefixFor(seconds uint32) *advertisement {
+	return &advertisement{prefixes: []prefixInfo{{prefix: netip.MustParsePrefix("fd00:7::/64"), onLink: true, auto: true, valid: seconds}}}
+}
+
+// TestOddLifetimes checks lifetimes of decades, and a default route that an option has, and the header not.
+func TestOddLifetimes(t *testing.T) {
+	t.Parallel()
+	l, from := &link{mac: net.HardwareAddr{2, 0, 0, 0, 0, 5}}, netip.MustParseAddr("fe80::1")
+	for _, seconds := range []uint32{1, 1_030_000_000, 1_500_000_000, 2_050_000_000, infinite - 1} {
+		p, now := testRouters(), time.Hour
+		if !p.process(now, prefixFor(seconds), from, l) {
+			t.Fatalf("%d s", seconds)
+		}
+		if got := p.Term.phase(now); got != idle || p.Term.next(now, false) <= now {
+			t.Errorf("%d s: phase %d, term %+v", seconds, got, p.Term)
+		}
+	}
+	p := testRouters()
+	a := &advertisement{routes: []routeInfo{{netip.PrefixFrom(netip.IPv6Unspecified(), 0), 1800}}}
+	if !p.process(time.Hour, a, from, l) || len(p.valid(time.Hour).Routes) != 1 || p.Term.phase(time.Hour) != idle {
+		t.Errorf("a default route by an option: %+v, term %+v", p.Items, p.Term)
 	}
 }

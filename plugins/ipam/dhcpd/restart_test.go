@@ -139,8 +139,8 @@ func TestLeaseOfReusedInode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := s.list()
-	if err != nil || len(list) != 2 {
+	list, unread, err := s.list()
+	if err != nil || len(unread) > 0 || len(list) != 2 {
 		t.Fatalf("stored: %v, %v", list, err)
 	}
 	for _, v := range list {

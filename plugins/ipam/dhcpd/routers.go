@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/fairlead/fairlead/cni"
@@ -105,11 +106,12 @@ func (p *routers) process(now time.Duration, a *advertisement, from netip.Addr, 
 			}
 		}
 	}
+	p.replaceDefault(now, items)
 	updated := false
 	for _, i := range items {
 		for k := range p.Items {
 			if p.Items[k].sameAs(i) {
-				p.Items[k].Expire, updated = i.Expire, true
+				p.Items[k].Expire, updated = p.Items[k].until(now, i.Expire), true
 			}
 		}
 	}
@@ -126,10 +128,33 @@ func (p *routers) process(now time.Duration, a *advertisement, from netip.Addr, 
 	}
 	p.Term = term{Expire: first, Rebind: forever, Renew: now + askAgain}
 	if first != forever {
-		p.Term.Rebind = now + (first-now)*9/10
+		p.Term.Rebind = now + (first-now)/10*9 // a lifetime in nanoseconds has few bits to spare
 		p.Term.Renew = min(p.Term.Renew, now+(first-now)/2)
 	}
 	return true
+}
+
+// replaceDefault replaces default routes that have expired if another router advertises one.
+func (p *routers) replaceDefault(now time.Duration, items []item) {
+	isDefault := func(i item) bool { return i.Dst.IsValid() && i.Dst.Bits() == 0 }
+	alive := func(i item) bool { return isDefault(i) && i.Expire > now }
+	next := slices.IndexFunc(items, alive)
+	if next < 0 || !slices.ContainsFunc(p.Items, isDefault) || slices.ContainsFunc(p.Items, alive) {
+		return
+	}
+	p.Items = append(slices.DeleteFunc(p.Items, isDefault), items[next])
+}
+
+// shortest is the lifetime to which an advertisement may shorten that of an address: RFC 4862, section 5.5.3 e. Everybody on
+// the link can send one.
+const shortest = 2 * time.Hour
+
+// until returns the new end of a lifetime after an advertisement.
+func (i item) until(now, advertised time.Duration) time.Duration {
+	if i.Addr.IsValid() {
+		return max(advertised, min(i.Expire, now+shortest))
+	}
+	return advertised
 }
 
 func (p *routers) items(now time.Duration, a *advertisement, from netip.Addr, l *link) (out []item) {
@@ -142,8 +167,13 @@ func (p *routers) items(now time.Duration, a *advertisement, from netip.Addr, l 
 			out = append(out, item{OnLink: i.prefix, Expire: expire})
 		}
 	}
+	byOption := false // which overrides the header: RFC 4191, section 3.1
 	for _, i := range a.routes {
 		out = append(out, item{Dst: i.prefix, Via: from, Expire: lifetime(now, i.lifetime)})
+		byOption = byOption || i.prefix.Bits() == 0
+	}
+	if byOption {
+		return out
 	}
 	return append(out, item{Dst: netip.PrefixFrom(netip.IPv6Unspecified(), 0), Via: from, Expire: lifetime(now, a.lifetime)})
 }

@@ -101,27 +101,31 @@ func (s *store) remove(o kernel.Owner) error {
 	return err
 }
 
-// list reads every lease of this boot and removes everything else.
-func (s *store) list() ([]saved, error) {
+// list reads every lease of this boot and removes everything else. unread has the errors of files that it could not read,
+// and keeps.
+func (s *store) list() (out []saved, unread []error, err error) {
 	files, err := os.ReadDir(s.dir)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var out []saved
 	for _, f := range files {
 		if f.Name() == "lock" {
 			continue
 		}
 		path := filepath.Join(s.dir, f.Name())
 		raw, err := os.ReadFile(path)
+		if err != nil {
+			unread = append(unread, err)
+			continue
+		}
 		var v saved
-		if err != nil || json.Unmarshal(raw, &v) != nil || v.Boot != s.boot || s.file(v.owner()) != path {
+		if json.Unmarshal(raw, &v) != nil || v.Boot != s.boot || s.file(v.owner()) != path {
 			_ = os.Remove(path)
 			continue
 		}
 		out = append(out, v)
 	}
-	return out, nil
+	return out, unread, nil
 }
 
 // save stores the lease's current state. The disk may be slow, so nothing else waits for it.
@@ -215,7 +219,7 @@ func (d *Daemon) load(v saved) (*lease, error) {
 			if v.V6 == nil {
 				return l, errors.New("the stored lease is incomplete")
 			}
-			p.Reply, p.Term = v.V6.Reply, v.V6.Term
+			p.Reply, p.IP, p.Term = v.V6.Reply, v.V6.IP, v.V6.Term
 		case *routers:
 			if v.Routers == nil {
 				return l, errors.New("the stored lease is incomplete")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv6"
+	"github.com/insomniacslk/dhcp/iana"
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/kernel"
@@ -30,7 +31,8 @@ const releaseWait = time.Second
 // v6 is a DHCPv6 client for one address (IA_NA).
 type v6 struct {
 	client
-	Reply []byte // the server's last reply
+	Reply []byte     // the server's last reply
+	IP    netip.Addr // the address in it; zero in leases of earlier versions: the first one
 	Term  term
 }
 
@@ -93,34 +95,94 @@ func (p *v6) acquire(ctx context.Context, l *link) error {
 	}
 }
 
-// renew asks the server, or with rebind any server, to extend the lease.
+// renew asks the server, or with rebind any server, to extend the lease. A server that does not know the lease is asked for
+// the address: RFC 8415, section 18.2.10.1.
 func (p *v6) renew(ctx context.Context, l *link, rebind bool) error {
 	server, typ := p.reply().Options.ServerID(), dhcpv6.MessageTypeRenew
 	if rebind {
 		server, typ = nil, dhcpv6.MessageTypeRebind
 	}
-	return p.confirm(ctx, l, p.message(typ, server, p.address()), p.address())
+	err := p.confirm(ctx, l, p.message(typ, server, p.address()), p.address())
+	if unknown, is := errors.AsType[*noBinding](err); is {
+		return p.confirm(ctx, l, p.message(dhcpv6.MessageTypeRequest, unknown.server, p.address()), p.address())
+	}
+	return err
 }
+
+// noBinding is the error if a server does not know the lease that it was asked to extend.
+type noBinding struct{ server dhcpv6.DUID }
+
+func (n *noBinding) Error() string { return "the DHCPv6 server does not know the lease" }
 
 // confirm sends a message and stores the server's reply.
 func (p *v6) confirm(ctx context.Context, l *link, m *dhcpv6.Message, want netip.Addr) error {
+	extends := m.MessageType != dhcpv6.MessageTypeRequest
+	var ia *dhcpv6.OptIANA
+	var info *dhcpv6.OptIAAddress
+	var refused error
 	reply, err := p.ask(ctx, l, m, time.Now().Add(p.o.Timeout), func(m *dhcpv6.Message) bool {
-		return m.MessageType == dhcpv6.MessageTypeReply && m.Options.ServerID() != nil
+		if m.MessageType != dhcpv6.MessageTypeReply || m.Options.ServerID() == nil {
+			return false
+		}
+		ia, info, refused = answer6(m, want, extends)
+		return info != nil || refused != nil
 	})
 	if err != nil {
 		return fmt.Errorf("no DHCPv6 server confirms %s on %s: %w", want, l.name, err)
 	}
-	ia, a := reply.Options.OneIANA(), address6(reply)
-	if a != want {
-		return &refusal{fmt.Sprintf("the DHCPv6 server refuses %s: %s", want, status6(reply))}
+	if refused != nil {
+		return refused
 	}
-	info := ia.Options.OneAddress()
-	t2 := uint32(ia.T2 / time.Second)
-	t1 := uint32(ia.T1 / time.Second)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.Reply = reply.ToBytes()
-	p.Term = newTerm(uptime(), t1, t2, uint32(info.ValidLifetime/time.Second), 0.8)
+	p.Reply, p.IP = reply.ToBytes(), want
+	p.Term = newTerm(uptime(), uint32(ia.T1/time.Second), uint32(ia.T2/time.Second), uint32(info.ValidLifetime/time.Second), 0.8)
+	return nil
+}
+
+// answer6 returns what a reply says about the wanted address: its association and its lifetime, or why the server refuses
+// it. A reply to a message that extends a lease may say nothing about the address, for example because the server fails at
+// the moment. Then the lease stays as it is, and all results are nil: RFC 8415, section 18.2.10.1.
+func answer6(m *dhcpv6.Message, want netip.Addr, extends bool) (*dhcpv6.OptIANA, *dhcpv6.OptIAAddress, error) {
+	refused := &refusal{fmt.Sprintf("the DHCPv6 server refuses %s: %s", want, status6(m))}
+	ia := ownIA(m)
+	if s := m.Options.Status(); ia == nil || s != nil && s.StatusCode != iana.StatusSuccess {
+		if extends {
+			return nil, nil, nil
+		}
+		return nil, nil, refused
+	}
+	if s := ia.Options.Status(); s != nil && s.StatusCode != iana.StatusSuccess {
+		switch {
+		case extends && s.StatusCode == iana.StatusNoBinding:
+			return nil, nil, &noBinding{m.Options.ServerID()}
+		case extends && s.StatusCode == iana.StatusUnspecFail:
+			return nil, nil, nil
+		}
+		return nil, nil, refused
+	}
+	for _, info := range ia.Options.Addresses() {
+		if a, _ := netip.AddrFromSlice(info.IPv6Addr); a != want {
+			continue
+		}
+		if info.ValidLifetime == 0 {
+			return nil, nil, refused
+		}
+		return ia, info, nil
+	}
+	if extends {
+		return nil, nil, nil
+	}
+	return nil, nil, refused
+}
+
+// ownIA returns this client's identity association in a message, or nil.
+func ownIA(m *dhcpv6.Message) *dhcpv6.OptIANA {
+	for _, ia := range m.Options.IANA() {
+		if ia.IaId == iaid() {
+			return ia
+		}
+	}
 	return nil
 }
 
@@ -217,15 +279,14 @@ func address6(m *dhcpv6.Message) (a netip.Addr) {
 	if m == nil {
 		return a
 	}
-	for _, ia := range m.Options.IANA() {
-		if ia.IaId != iaid() || ia.Options.Status() != nil && ia.Options.Status().StatusCode != 0 {
-			continue
-		}
-		for _, info := range ia.Options.Addresses() {
-			if info.ValidLifetime > 0 {
-				a, _ = netip.AddrFromSlice(info.IPv6Addr)
-				return a
-			}
+	ia := ownIA(m)
+	if ia == nil || ia.Options.Status() != nil && ia.Options.Status().StatusCode != iana.StatusSuccess {
+		return a
+	}
+	for _, info := range ia.Options.Addresses() {
+		if info.ValidLifetime > 0 {
+			a, _ = netip.AddrFromSlice(info.IPv6Addr)
+			return a
 		}
 	}
 	return a
@@ -234,7 +295,7 @@ func address6(m *dhcpv6.Message) (a netip.Addr) {
 // status6 returns the reason why a message contains no address.
 func status6(m *dhcpv6.Message) string {
 	s := m.Options.Status()
-	if ia := m.Options.OneIANA(); ia != nil && ia.Options.Status() != nil {
+	if ia := ownIA(m); ia != nil && ia.Options.Status() != nil {
 		s = ia.Options.Status()
 	}
 	if s == nil {
@@ -243,7 +304,12 @@ func status6(m *dhcpv6.Message) string {
 	return s.StatusCode.String() + " " + s.StatusMessage
 }
 
-func (p *v6) address() netip.Addr { return address6(p.reply()) }
+func (p *v6) address() netip.Addr {
+	if p.IP.IsValid() {
+		return p.IP
+	}
+	return address6(p.reply())
+}
 
 func (p *v6) valid(now time.Duration) netConfig {
 	if p.Term.over(now) {
