@@ -159,6 +159,22 @@ func refuseDoubles(files []confFile) {
 	}
 }
 
+// failedName returns the name of a list that cannot be used, if its file has one, or "".
+func (f confFile) failedName() string {
+	if f.err == nil {
+		return ""
+	}
+	raw, err := os.ReadFile(f.path)
+	if err != nil {
+		return ""
+	}
+	conf, err := rawjson.ParseObject(raw)
+	if err != nil || cni.ValidateNetworkName(conf.String("name")) != nil {
+		return ""
+	}
+	return conf.String("name")
+}
+
 func (f confFile) same(o confFile) bool {
 	return f.path == o.path && text(f.err) == text(o.err) && (f.list == nil) == (o.list == nil) &&
 		(f.list == nil || sameList(f.list, o.list))

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -44,7 +45,8 @@ func (m *Manager) Watch(ctx context.Context, changed func(NodeStatus)) error {
 type watch struct {
 	m       *Manager
 	changed func(NodeStatus)
-	armed   map[string]string // watched directory -> its device and inode
+	armed   map[string]string // directory to watch -> its device and inode
+	added   []string          // directories that are watched
 	watcher *fsnotify.Watcher // nil: the host has no inotify instance left
 	err     error
 }
@@ -61,25 +63,34 @@ func (w *watch) close() {
 func (w *watch) arm() (anew bool) {
 	for range rounds {
 		want := w.directories()
-		if w.watcher != nil && maps.Equal(want, w.armed) {
+		if w.watcher != nil && maps.Equal(want, w.armed) && w.watchesAll() {
 			return anew
 		}
 		anew = true
 		fresh, err := fsnotify.NewWatcher()
+		var added []string
 		if err == nil {
 			for dir := range want {
-				if err2 := fresh.Add(dir); err2 != nil && exists(dir) {
+				if err2 := fresh.Add(dir); err2 == nil {
+					added = append(added, dir)
+				} else if exists(dir) {
 					err = fmt.Errorf("watch %s: %w", dir, err2)
 				}
 			}
 		}
 		w.close()
-		w.armed, w.watcher, w.err = want, fresh, err
+		w.armed, w.added, w.watcher, w.err = want, added, fresh, err
 		if fresh == nil {
 			return false // polling must do
 		}
 	}
 	return anew
+}
+
+// watchesAll reports whether no watch has ended. A directory that was removed and created again may have the same inode.
+func (w *watch) watchesAll() bool {
+	have := w.watcher.WatchList()
+	return !slices.ContainsFunc(w.added, func(dir string) bool { return !slices.Contains(have, dir) })
 }
 
 // directories returns the directories to watch, with device and inode: the configuration directories, the nearest
@@ -109,6 +120,9 @@ func (w *watch) directories() map[string]string {
 		}
 		if f.list != nil && !f.list.LoadOnlyInlinedPlugins {
 			add(filepath.Join(filepath.Dir(f.path), f.list.Name))
+		}
+		if name := f.failedName(); name != "" { // what it lacks may come
+			add(filepath.Join(filepath.Dir(f.path), name))
 		}
 	}
 	return out

@@ -147,8 +147,10 @@ func TestWatchFiles(t *testing.T) {
 	d.write("60-drop.conflist", `{"cniVersion": "1.0.0", "name": "drop"}`)
 	d.sees("c a", "no plugins in its list and no *.conf in")
 	d.mkdir(filepath.Join(d.dir, "drop"))
+	d.sees("c a", "no plugins in its list and no *.conf in")
+	d.write("drop/1.conf", `{"type": `)
+	d.sees("c a", "1.conf")
 	d.write("drop/1.conf", `{"type": "bridge"}`)
-	d.write("60-drop.conflist", `{"cniVersion": "1.0.0", "name": "drop" }`)
 	d.sees("c a drop")
 	d.write("drop/1.conf", "")
 	d.sees("c a drop*", "drop/1.conf")
@@ -168,6 +170,13 @@ func TestWatchDirectory(t *testing.T) {
 	d.sees("")
 	d.write("b.conflist", network("b"))
 	d.sees("b")
+	for range 3 { // an installation that begins anew: the file system may use the inode again
+		must(t, os.RemoveAll(d.dir))
+		d.mkdir(d.dir)
+		d.sees("")
+		d.write("b.conflist", network("b"))
+		d.sees("b")
+	}
 	must(t, os.WriteFile(filepath.Join(aside, "c.conflist"), []byte(network("c")), 0o644)) // no longer a configuration directory
 	must(t, os.RemoveAll(d.dir))
 	must(t, os.Rename(aside, d.dir))
