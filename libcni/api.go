@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"time"
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/invoke"
@@ -65,6 +66,8 @@ type NetworkAttachment struct {
 // GCArgs has the attachments that GC must keep.
 type GCArgs struct {
 	ValidAttachments []cni.Attachment
+	// Listed is when the caller began to make the list. GC keeps what was added since. Zero: when GC is called.
+	Listed time.Time
 }
 
 // CNI has the operations of a runtime.

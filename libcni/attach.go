@@ -13,7 +13,7 @@ import (
 // AddNetworkList attaches a container to a network and returns the last plugin's result. After an error the caller must
 // run DEL. Only if the context ended, AddNetworkList runs DEL itself, because the caller may have no time left.
 func (c *CNIConfig) AddNetworkList(ctx context.Context, list *NetworkConfigList, rt *RuntimeConf) (*cni.Result, error) {
-	return c.add(ctx, list.network(), list.Plugins, list.Bytes, rt)
+	return c.add(ctx, list.network(), list.Plugins, list.whole(), rt)
 }
 
 // AddNetwork is AddNetworkList for a single plugin.

@@ -1,6 +1,7 @@
 package libcni
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/cni/rawjson"
 )
 
 // NotFoundError says that no file in a directory has a network of this name.
@@ -77,6 +79,28 @@ func ConfListFromFile(filename string) (*NetworkConfigList, error) {
 			filename, list.Name, filepath.Join(filepath.Dir(filename), list.Name))
 	}
 	return list, nil
+}
+
+// whole returns the configuration with all plugins in the list itself. A DEL from the cache reads no other file.
+func (l *NetworkConfigList) whole() []byte {
+	conf, err := rawjson.ParseObject(l.Bytes)
+	if err != nil || l.LoadOnlyInlinedPlugins {
+		return l.Bytes
+	}
+	var inlined []rawjson.Value
+	if raw, found := conf.Get("plugins"); found {
+		inlined, _ = rawjson.Elements(raw)
+	}
+	if len(inlined) == len(l.Plugins) {
+		return l.Bytes
+	}
+	var plugins [][]byte
+	for _, p := range l.Plugins {
+		plugins = append(plugins, p.Bytes)
+	}
+	conf.Set("plugins", slices.Concat([]byte{'['}, bytes.Join(plugins, []byte{','}), []byte{']'}))
+	conf.Set("loadOnlyInlinedPlugins", []byte("true"))
+	return conf.Bytes()
 }
 
 func (l *NetworkConfigList) loadDropIns(dir string) error {

@@ -16,7 +16,7 @@ import (
 
 // GCNetworkList removes everything of a network that no valid attachment owns: first cached attachments, by DEL, then
 // whatever the plugins find. It continues after errors and returns them all. It keeps attachments that are being added,
-// or were added since the GC started, listed or not.
+// or were added since the GC started or the caller began to make its list, listed or not.
 func (c *CNIConfig) GCNetworkList(ctx context.Context, list *NetworkConfigList, args *GCArgs) error {
 	if list.DisableGC {
 		return nil
@@ -26,6 +26,9 @@ func (c *CNIConfig) GCNetworkList(ctx context.Context, list *NetworkConfigList, 
 	var valid []cni.Attachment
 	if args != nil {
 		valid = args.ValidAttachments
+		if !args.Listed.IsZero() && args.Listed.Before(began) {
+			began = args.Listed
+		}
 	}
 	errs := []error{c.delStale(ctx, list, valid, began)}
 	if !cni.AtLeast(list.CNIVersion, "1.1.0") {

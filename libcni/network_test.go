@@ -178,3 +178,60 @@ func TestValidate(t *testing.T) {
 		t.Errorf("got %v, %v", info, err)
 	}
 }
+
+// TestCacheHasDropIns checks that a DEL from the cache runs also the plugins that came from other files.
+func TestCacheHasDropIns(t *testing.T) {
+	t.Parallel()
+	h, ctx := newRuntimeHost(t, "first", "second"), context.Background()
+	dir := writeFiles(t, map[string]string{
+		"10.conflist": `{"cniVersion":"1.1.0","name":"net","plugins":[{"type":"first"}]}`, "net/1.conf": `{"type":"second"}`,
+		"20.conflist": `{"cniVersion":"1.1.0","name":"only"}`, "only/1.conf": `{"type":"second"}`,
+	})
+	for file, want := range map[string]string{"10.conflist": "second DEL, first DEL", "20.conflist": "second DEL"} {
+		list, err := libcni.ConfListFromFile(filepath.Join(dir, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.cni.AddNetworkList(ctx, list, runtimeConf("c")); err != nil {
+			t.Fatal(err)
+		}
+		h.calls()
+		cached, err := h.cni.GetCachedAttachments("c")
+		if err != nil || len(cached) != 1 {
+			t.Fatalf("cached: %v, %v", cached, err)
+		}
+		list, err = cached[0].List()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.cni.DelNetworkList(ctx, list, runtimeConf("c")); err != nil {
+			t.Fatal(err)
+		}
+		h.expect(want, nil)
+	}
+}
+
+// TestGCKeepsAddsSinceListed checks that GC keeps an attachment that was added after the caller made its list.
+func TestGCKeepsAddsSinceListed(t *testing.T) {
+	t.Parallel()
+	h, ctx := newRuntimeHost(t, "first"), context.Background()
+	list := mustList(t, `{"cniVersion":"1.1.0","name":"net","plugins":[{"type":"first"}]}`)
+	if _, err := h.cni.AddNetworkList(ctx, list, runtimeConf("stale")); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(20 * time.Millisecond) // files have the time of the kernel's last tick
+	listed := time.Now()
+	time.Sleep(20 * time.Millisecond)
+	if _, err := h.cni.AddNetworkList(ctx, list, runtimeConf("younger")); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.cni.GCNetworkList(ctx, list, &libcni.GCArgs{Listed: listed}); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.cachedIDs(); got != "younger" {
+		t.Errorf("cached: %s", got)
+	}
+	if err := h.cni.GCNetworkList(ctx, list, nil); err != nil || h.cachedIDs() != "" {
+		t.Errorf("cached: %s, %v", h.cachedIDs(), err)
+	}
+}

@@ -94,14 +94,23 @@ func (m *Manager) Detach(ctx context.Context, id, ifName string) (err error) {
 // GC removes all objects of pods, except the valid pods, given by ID. First it tears down invalid pods that have a
 // note. Then each network of the configuration removes everything that no valid pod owns. GC skips pods that are being
 // set up, or that were set up after it began. It continues after an error and returns all errors.
-func (m *Manager) GC(ctx context.Context, valid []string) (err error) {
+func (m *Manager) GC(ctx context.Context, valid []string) error {
+	return m.GCWith(ctx, func() ([]string, error) { return valid, nil })
+}
+
+// GCWith is GC for a caller that finds out itself which pods are valid. GC calls the function once it has begun, so that it
+// also skips a pod that is set up while the function looks.
+func (m *Manager) GCWith(ctx context.Context, findValid func() ([]string, error)) (err error) {
 	ctx, end := m.begin(ctx, Step{Operation: "gc"})
 	defer func() { end(err) }()
-	for _, id := range valid {
+	c, failed := m.beginCollection()
+	if c.valid, err = findValid(); err != nil {
+		return err
+	}
+	for _, id := range c.valid {
 		if err := cni.ValidateContainerID(id); err != nil {
 			return err
 		}
 	}
-	c := &collection{m: m, valid: valid}
-	return errors.Join(c.tearDownInvalid(ctx), c.collectNetworks(ctx))
+	return errors.Join(failed, c.tearDownInvalid(ctx), c.collectNetworks(ctx))
 }

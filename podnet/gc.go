@@ -15,24 +15,35 @@ import (
 
 // collection is the state of one GC.
 type collection struct {
-	m     *Manager
-	valid []string
-	keep  map[string][]cni.Attachment // by network
+	m       *Manager
+	began   time.Time
+	ids     []string             // pods that have a note
+	created map[string]time.Time // of their notes; none for a pod whose note cannot be read
+	valid   []string
+	keep    map[string][]cni.Attachment // by network
 }
 
-// tearDownInvalid tears down the pods that have a note and are not valid.
-func (c *collection) tearDownInvalid(ctx context.Context) error {
-	ids, err := c.m.notes.ids()
-	errs := []error{err}
-	ids = slices.DeleteFunc(ids, func(id string) bool { return slices.Contains(c.valid, id) })
-	created := map[string]time.Time{} // none for a pod whose note cannot be read
-	for _, id := range ids {
-		if n, err := c.m.notes.read(id); err == nil {
-			created[id] = n.Created
+// beginCollection notes which pods exist. With an error, it has those that it could read.
+func (m *Manager) beginCollection() (*collection, error) {
+	c := &collection{m: m, began: time.Now(), created: map[string]time.Time{}}
+	var err error
+	c.ids, err = m.notes.ids()
+	for _, id := range c.ids {
+		if n, err := m.notes.read(id); err == nil {
+			c.created[id] = n.Created
 		}
 	}
-	for _, id := range ids {
-		if err := c.tearDownOld(ctx, id, created[id]); err != nil {
+	return c, err
+}
+
+// tearDownInvalid tears down the pods that had a note at the beginning and are not valid.
+func (c *collection) tearDownInvalid(ctx context.Context) error {
+	var errs []error
+	for _, id := range c.ids {
+		if slices.Contains(c.valid, id) {
+			continue
+		}
+		if err := c.tearDownOld(ctx, id, c.created[id]); err != nil {
 			errs = append(errs, fmt.Errorf("collect pod %s: %w", id, err))
 		}
 	}
@@ -78,7 +89,7 @@ func (c *collection) collect(ctx context.Context, list *libcni.NetworkConfigList
 	defer cancel()
 	ctx, end := c.m.begin(ctx, Step{Operation: "GC", Network: list.Name})
 	defer func() { end(err) }()
-	return c.m.cni.GCNetworkList(ctx, list, &libcni.GCArgs{ValidAttachments: c.keep[list.Name]})
+	return c.m.cni.GCNetworkList(ctx, list, &libcni.GCArgs{ValidAttachments: c.keep[list.Name], Listed: c.began})
 }
 
 // attachments collects the attachments of valid pods from the notes, the cache and the records. Invalid pods that have

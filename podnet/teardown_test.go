@@ -251,3 +251,22 @@ func TestGCKeepsYoungerPod(t *testing.T) {
 	}
 	must(t, n.CheckPod(t.Context(), again.ID))
 }
+
+// TestGCKeepsPodSetUpMeanwhile sets up a pod while the caller of GC looks for valid pods.
+func TestGCKeepsPodSetUpMeanwhile(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.bridge("10-a.conflist", "a", 1, "")
+	old, younger := n.pod("old"), n.pod("younger")
+	_, err := n.SetUpPod(t.Context(), old)
+	must(t, err)
+	must(t, n.GCWith(t.Context(), func() ([]string, error) {
+		_, err := n.SetUpPod(t.Context(), younger)
+		return nil, err
+	}))
+	n.nothingLeft("old")
+	if got := n.links(younger.Netns); got != "lo eth0" {
+		t.Errorf("the younger pod has %s", got)
+	}
+	must(t, n.CheckPod(t.Context(), younger.ID))
+}

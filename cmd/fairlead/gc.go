@@ -97,7 +97,7 @@ func (g *gcRun) one(s *session, ctx context.Context) error {
 	if g.dry {
 		return s.previewGC(append(living, dead...), valid)
 	}
-	if err := s.cni.GCNetworkList(ctx, s.list, &libcni.GCArgs{ValidAttachments: valid}); err != nil {
+	if err := s.cni.GCNetworkList(ctx, s.list, &libcni.GCArgs{ValidAttachments: valid, Listed: began}); err != nil {
 		return err
 	}
 	return s.done("gc", fmt.Sprintf("kept %d attachments and removed the rest", len(valid)), began)

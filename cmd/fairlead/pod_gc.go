@@ -29,19 +29,24 @@ func (a *app) podGC(f *podFlags) *cobra.Command {
 	dryRunFlag(c, &dry)
 	_ = c.RegisterFlagCompletionFunc("keep", a.completePods)
 	a.withManager(c, f, func(ctx context.Context, m *podnet.Manager, _ []string) error {
-		dead, err := deadPods(m)
+		valid := func() ([]string, error) {
+			if len(keep) > 0 {
+				return keep, nil
+			}
+			dead, err := deadPods(m)
+			if err != nil {
+				return nil, err
+			}
+			return a.existingContainers(m, dead)
+		}
+		if !dry {
+			return m.GCWith(ctx, valid)
+		}
+		ids, err := valid()
 		if err != nil {
 			return err
 		}
-		if len(keep) == 0 {
-			if keep, err = a.existingContainers(m, dead); err != nil {
-				return err
-			}
-		}
-		if dry {
-			return a.previewPodGC(m, keep)
-		}
-		return m.GC(ctx, keep)
+		return a.previewPodGC(m, ids)
 	})
 	c.GroupID = "node"
 	return c
