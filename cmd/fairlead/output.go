@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
@@ -115,7 +116,7 @@ func printYAML(w io.Writer, v any) error {
 		return err
 	}
 	var tree yaml.Node
-	if err := yaml.Unmarshal(raw, &tree); err != nil {
+	if err := yaml.Unmarshal(escapeControls(raw), &tree); err != nil {
 		return err
 	}
 	blockStyle(&tree)
@@ -125,6 +126,21 @@ func printYAML(w io.Writer, v any) error {
 	}
 	_, err = w.Write(out)
 	return err
+}
+
+// escapeControls escapes the characters in JSON that YAML does not allow as they are (YAML 1.2, section 5.1). The kernel
+// allows some of them in names of interfaces.
+func escapeControls(raw []byte) []byte {
+	out := make([]byte, 0, len(raw))
+	for _, r := range string(raw) {
+		switch {
+		case r >= 0x7f && r <= 0x9f || r == 0xfeff || r == 0xfffe || r == 0xffff:
+			out = fmt.Appendf(out, "\\u%04x", r)
+		default:
+			out = utf8.AppendRune(out, r)
+		}
+	}
+	return out
 }
 
 // blockStyle removes the braces and quotes of JSON.
