@@ -21,12 +21,32 @@ import (
 func (a *Agent) runBGP(ctx context.Context, self *cluster.Node, h *desired.Host) (problems []backend.Problem) {
 	var want *bgp.Config
 	a.storeCache.read(func(s *cluster.Snapshot) { want = bgpConfig(s, self) })
+	silent := withoutFamily(want)
 	var err error
 	h.Learned, err = a.speaker.Reconcile(ctx, want, func() ([]backend.Learned, error) { return a.reconciler.learnedRoutes(h.Underlay.Index) })
 	if err != nil {
 		problems = append(problems, backend.Problem{Node: self.Name, Err: fmt.Errorf("bgp: %w", err)})
 	}
+	for _, p := range silent {
+		problems = append(problems, backend.Problem{Node: "block " + p.String(), Err: errors.New("bgp does not announce it, because this node has no address of that family")})
+	}
 	return problems
+}
+
+// withoutFamily removes the prefixes from a configuration that the node cannot announce, and returns them: it has no address
+// of their family.
+func withoutFamily(c *bgp.Config) (silent []netip.Prefix) {
+	if c == nil {
+		return nil
+	}
+	c.Advertise = slices.DeleteFunc(c.Advertise, func(p netip.Prefix) bool {
+		can := slices.ContainsFunc(c.Local, func(a netip.Addr) bool { return a.Is4() == p.Addr().Is4() })
+		if !can {
+			silent = append(silent, p)
+		}
+		return !can
+	})
+	return silent
 }
 
 // bgpConfig returns the configuration of the node's BGP speaker, or nil if the default network does not use BGP.
@@ -67,7 +87,7 @@ func refusedRoutes(rep *reconcile.Report) (out []backend.Problem) {
 	rep.Errors = slices.DeleteFunc(rep.Errors, func(err error) bool {
 		hop := unusableHop(err)
 		if hop.IsValid() {
-			out = append(out, backend.Problem{Node: hop.String(), Err: err})
+			out = append(out, backend.Problem{Node: "next hop " + hop.String(), Err: err})
 		}
 		return hop.IsValid()
 	})

@@ -2,10 +2,12 @@ package agent
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/fairlead/fairlead/agent/backend"
+	"github.com/fairlead/fairlead/agent/backend/bgp"
 	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/agent/desired"
 	"github.com/fairlead/fairlead/kernel"
@@ -44,7 +46,7 @@ func TestRefusedRoutes(t *testing.T) {
 			t.Errorf("%+v", p)
 		}
 	}
-	if got := strings.Join(hops, " "); got != "198.51.100.2 198.51.100.3" {
+	if got := strings.Join(hops, ", "); got != "next hop 198.51.100.2, next hop 198.51.100.3" {
 		t.Errorf("next hops %s", got)
 	}
 	if len(rep.Errors) != 1 || !strings.Contains(rep.Errors[0].Error(), "up9") {
@@ -52,5 +54,24 @@ func TestRefusedRoutes(t *testing.T) {
 	}
 	if out := kerneltest.Run(t, "ip", "route", "show", "proto", "103"); strings.TrimSpace(out) != "10.1.0.0/24 via 192.0.2.2 dev up0" {
 		t.Errorf("routes:\n%s", out)
+	}
+}
+
+// TestWithoutFamily checks that a node announces only prefixes of families of which it has an address.
+func TestWithoutFamily(t *testing.T) {
+	t.Parallel()
+	v4, v6 := netip.MustParsePrefix("10.244.1.0/26"), netip.MustParsePrefix("fd00::/122")
+	for _, local := range []string{"192.0.2.1", "2001:db8::1", "192.0.2.1 2001:db8::1"} {
+		c := &bgp.Config{Advertise: []netip.Prefix{v4, v6}}
+		for f := range strings.FieldsSeq(local) {
+			c.Local = append(c.Local, netip.MustParseAddr(f))
+		}
+		silent := withoutFamily(c)
+		if slices.Contains(c.Advertise, v4) != strings.Contains(local, ".") || slices.Contains(c.Advertise, v6) != strings.Contains(local, ":") || len(silent)+len(c.Advertise) != 2 {
+			t.Errorf("%s: announces %v, not %v", local, c.Advertise, silent)
+		}
+	}
+	if withoutFamily(nil) != nil {
+		t.Error("a node without BGP has prefixes")
 	}
 }

@@ -61,7 +61,7 @@ func TestLogReady(t *testing.T) {
 	}
 	a.status.recordReconcile(w, &reconcile.Report{}, time.Now())
 	expect("INFO msg=ready node=n1 peers=0\n" +
-		`WARN msg="cannot reach nodes" count=5 why="node n2: too far; node n3: too far; node n4: too far; and 2 more"`)
+		`WARN msg="cannot reach nodes" count=5 why="n2: too far; n3: too far; n4: too far; and 2 more"`)
 	a.status.recordReconcile(&desired.State{}, &reconcile.Report{}, time.Now())
 	expect(`INFO msg="all nodes can be reached"`)
 	v.Reset(source.DecodeAll([]store.Entry{node}), 6)

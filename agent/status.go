@@ -263,7 +263,7 @@ func (s *status) unreachable() (errs []error) {
 	defer s.mu.Unlock()
 	for _, p := range s.problems {
 		if p.Node != s.node {
-			errs = append(errs, fmt.Errorf("node %s: %w", p.Node, p.Err))
+			errs = append(errs, fmt.Errorf("%s: %w", p.Node, p.Err))
 		}
 	}
 	return errs

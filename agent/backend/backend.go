@@ -49,7 +49,7 @@ type Learned struct {
 	Via []netip.Addr
 }
 
-// Problem names a peer that cannot be connected, with the reason.
+// Problem names what cannot be connected, with the reason: a peer, a next hop or a block.
 type Problem struct {
 	Node string
 	Err  error

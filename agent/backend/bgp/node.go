@@ -43,12 +43,12 @@ func (n *Node) Reconcile(ctx context.Context, want *Config, kept func() ([]backe
 	if err != nil {
 		return nil, err
 	}
-	if n.speaker, err = Start(ctx, *want, have, n.Log); err != nil {
-		n.Stop()
+	if n.speaker, err = Start(ctx, *want, have, n.Log); n.speaker == nil {
 		return have, err
 	}
 	go n.forward(n.speaker)
-	return n.speaker.Learned()
+	learned, err2 := n.speaker.Learned()
+	return learned, errors.Join(err, err2)
 }
 
 // forward forwards change notifications until the speaker ends.

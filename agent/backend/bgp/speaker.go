@@ -51,7 +51,8 @@ type ended struct {
 	six bool
 }
 
-// Start starts to listen; Set configures the rest. Kept are routes that an earlier process learned. They count as
+// Start starts to listen; Set configures the rest. If only Set fails, Start returns the speaker with the error, because it
+// works as far as Set could configure it. Kept are routes that an earlier process learned. They count as
 // learned until neighbours have sent all their routes, or have had the time to.
 func Start(ctx context.Context, c Config, kept []backend.Learned, log *slog.Logger) (*Speaker, error) {
 	if log == nil {
@@ -80,11 +81,7 @@ func Start(ctx context.Context, c Config, kept []backend.Learned, log *slog.Logg
 		s.Stop()
 		return nil, err
 	}
-	if err := s.Set(ctx, c); err != nil {
-		s.Stop()
-		return nil, err
-	}
-	return s, nil
+	return s, s.Set(ctx, c)
 }
 
 // watch records the neighbours' updates and session states.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -82,5 +83,33 @@ func TestPassiveNeighbour(t *testing.T) {
 	}
 	if conn, err := passive.Accept(); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the speaker connected to the passive neighbour: %v, %v", conn, err)
+	}
+}
+
+// TestPartOfConfiguration checks that a speaker works although it cannot announce one prefix: the node has no address of the
+// prefix's family.
+func TestPartOfConfiguration(t *testing.T) {
+	t.Parallel()
+	l := listen(t, "127.0.0.5", 0)
+	port := l.Addr().(*net.TCPAddr).Port
+	l.Close()
+	n := &bgp.Node{}
+	defer n.Stop()
+	c := bgp.Config{ASN: 64512, RouterID: netip.MustParseAddr("192.0.2.1"), Local: addrs("127.0.0.5"), Port: port,
+		Advertise: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("fd00::/64")}}
+	starts := 0
+	for range 3 {
+		_, err := n.Reconcile(t.Context(), &c, func() ([]backend.Learned, error) { starts++; return nil, nil })
+		if err == nil || !strings.Contains(err.Error(), "fd00::/64") || strings.Contains(err.Error(), "10.0.0.0/24") {
+			t.Errorf("got %v", err)
+		}
+		conn, err := net.Dial("tcp", net.JoinHostPort("127.0.0.5", strconv.Itoa(port)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Close()
+	}
+	if starts != 1 {
+		t.Errorf("the speaker started %d times", starts)
 	}
 }
