@@ -37,6 +37,7 @@ type kernelReconciler struct {
 	prefer   []netip.Addr // addresses of the underlay, if it is not configured
 	link     string       // the underlay; "": unknown
 	mtuIndex mtuIndex     // nil: list the links first
+	uplinks  []string     // known if mtuIndex is
 }
 
 func newKernelReconciler(c *config.Config) (*kernelReconciler, error) {
@@ -137,9 +138,9 @@ func (k *kernelReconciler) host(prefer []netip.Addr) (desired.Host, error) {
 		if err != nil {
 			return desired.Host{}, err
 		}
-		k.mtuIndex = newMTUIndex(links)
+		k.mtuIndex, k.uplinks = newMTUIndex(links), k.engine.Uplinks()
 	}
-	h := desired.Host{Underlay: backend.Underlay{Link: l.Name, Index: l.Index, MTU: l.MTU}, MaxLinkMTU: k.mtuIndex.max()}
+	h := desired.Host{Underlay: backend.Underlay{Link: l.Name, Index: l.Index, MTU: l.MTU}, MaxLinkMTU: k.mtuIndex.max(), Uplinks: k.uplinks}
 	h.Addresses, err = chooseAddresses(addrs, k.conf.Addresses, prefer)
 	if err != nil {
 		return desired.Host{}, fmt.Errorf("link %s: %w", name, err)

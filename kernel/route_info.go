@@ -49,6 +49,32 @@ func (e *Engine) RoutesByProtocol(s Side, fam byte, table int, protocol byte) (o
 	return out, nil
 }
 
+// Uplinks returns the host's links with a default route from a router advertisement. Without IPv6, there are none.
+func (e *Engine) Uplinks() (names []string) {
+	routes, err := e.RoutesByProtocol(Host, IPv6, 0, ProtocolRA)
+	if err != nil {
+		return nil
+	}
+	for _, r := range routes {
+		if r.Dst.Bits() != 0 {
+			continue
+		}
+		if l, err := e.LinkByIndex(Host, r.Index); err == nil {
+			names = append(names, l.Name)
+		}
+	}
+	return names
+}
+
+// AcceptAdvertisements returns the sysctls with which links go on to accept router advertisements when the host forwards
+// IPv6. With accept_ra 1, which is the default, the kernel would ignore them, and the host's default route would expire.
+func AcceptAdvertisements(links []string) (out Objects) {
+	for _, l := range links {
+		out = append(out, &Sysctl{Key: "net/ipv6/conf/" + l + "/accept_ra", Value: "2", IsShared: true, Optional: true})
+	}
+	return out
+}
+
 // ParseRoute decodes a message about a route. m holds at least struct rtmsg.
 func ParseRoute(m []byte) RouteInfo {
 	p := m[unix.SizeofRtMsg:]

@@ -162,18 +162,4 @@ func (f facts) LinkTo(a netip.Addr) (string, error) {
 	return f.engine.LinkTo(a)
 }
 
-func (f facts) Uplinks() (out []string) {
-	routes, err := f.engine.Routes(kernel.Host, kernel.IPv6, 0)
-	if err != nil {
-		return nil // the host has no IPv6
-	}
-	for _, r := range routes {
-		if r.Protocol != kernel.ProtocolRA || r.Dst.Bits() != 0 {
-			continue
-		}
-		if l, err := f.engine.LinkByIndex(kernel.Host, r.Index); err == nil {
-			out = append(out, l.Name)
-		}
-	}
-	return out
-}
+func (f facts) Uplinks() []string { return f.engine.Uplinks() }

@@ -97,9 +97,7 @@ func Forwarding(a *Attachment, r *cni.Result) (list kernel.Objects) {
 	if !v6 {
 		return list
 	}
-	for _, link := range a.Facts.Uplinks() {
-		list = append(list, &kernel.Sysctl{Key: "net/ipv6/conf/" + link + "/accept_ra", Value: "2", IsShared: true, Optional: true})
-	}
+	list = append(list, kernel.AcceptAdvertisements(a.Facts.Uplinks())...)
 	return append(list, &kernel.Sysctl{Key: "net/ipv6/conf/all/forwarding", Value: "1", IfZero: true, IsShared: true})
 }
 

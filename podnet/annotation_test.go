@@ -143,6 +143,10 @@ func TestAnnotate(t *testing.T) {
 		p := podnet.Pod{ID: "x"}
 		wants(t, p.Annotate(map[string]string{key: c[0]}), c[1])
 	}
+	for range 20 { // whatever their order in the map is
+		p := podnet.Pod{ID: "x"}
+		wants(t, p.Annotate(map[string]string{"fairlead.io/default-network": "a", podnet.AnnotationDefaultNetwork: "b"}), "selects the default network, too: want one of the two")
+	}
 }
 
 // TestNetworkStatus compares with a golden file; UPDATE=1 writes it.

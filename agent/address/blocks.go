@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"math"
 	"math/big"
 	"net/netip"
 	"slices"
@@ -112,14 +113,43 @@ func (m *Manager) freeBlock(network string, s cluster.Subnet) (netip.Prefix, err
 		return b, nil
 	}
 	bits := s.BlockBits()
-	n := uint64(1) << min(bits-s.CIDR.Bits(), 62)
+	distance := min(bits, s.CIDR.Bits()+62) // prefix length of the distance between candidates: 2^62 of them are enough
+	n := uint64(1) << (distance - s.CIDR.Bits())
 	start := hashOf(m.Node, network, s.CIDR.String()) % n
-	for i := range min(n, 1<<20) {
-		if b := nthBlock(s.CIDR, bits, (start+i)%n); m.isFree(network, s, b) {
+	for i, tried := uint64(0), 0; i < n && tried < 1<<20; tried++ {
+		at := (start + i) % n
+		b := netip.PrefixFrom(nthBlock(s.CIDR, distance, at).Addr(), bits)
+		if m.isFree(network, s, b) {
 			return b, nil
 		}
+		i += min(excludedFrom(s, b, distance), n-at)
 	}
 	return netip.Prefix{}, errNoBlock
+}
+
+// excludedFrom returns for how many candidates, from a block on, a subnet excludes all addresses: at least 1. Half of a large
+// subnet has more blocks than there is time to try.
+func excludedFrom(s cluster.Subnet, b netip.Prefix, distance int) uint64 {
+	if usable(s, b) {
+		return 1
+	}
+	whole, err := local.Subnet{CIDR: s.CIDR}.Ranges(b)
+	if err != nil || len(whole) != 1 {
+		return 1
+	}
+	for _, x := range s.Exclude {
+		first, last, err := cluster.ParseRange(x)
+		if err != nil || first.BitLen() != b.Addr().BitLen() || whole[0].Start.Less(first) || last.Less(whole[0].End) {
+			continue
+		}
+		length := new(big.Int).Sub(new(big.Int).SetBytes(last.AsSlice()), new(big.Int).SetBytes(b.Addr().AsSlice()))
+		length.Add(length, big.NewInt(1)).Rsh(length, uint(b.Addr().BitLen()-distance))
+		if !length.IsUint64() {
+			return math.MaxUint64
+		}
+		return max(1, length.Uint64())
+	}
+	return 1
 }
 
 // isReady returns nil if the manager has synced with the store and has a session.

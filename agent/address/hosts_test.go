@@ -1,12 +1,16 @@
 package address
 
 import (
+	"errors"
+	"fmt"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/source"
 	"github.com/fairlead/fairlead/agent/store"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // TestHostsInBlocks checks that no node claims a block that contains a node's own address, except in isolated networks,
@@ -35,5 +39,40 @@ func TestHostsInBlocks(t *testing.T) {
 		if len(taken) != want {
 			t.Errorf("with %q there are %d free blocks, want %d", isolated, len(taken), want)
 		}
+	}
+}
+
+// TestFreeBlockInHugeSubnet checks that every node finds a block in a large subnet most of which is excluded, at once.
+func TestFreeBlockInHugeSubnet(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		cidr    string
+		exclude []string
+	}{
+		{"fd00::/64", []string{"fd00:0:0:0:8000::/65"}},
+		{"fd00::/64", []string{"fd00::-fd00::ffff:ffff:ffff:ff00"}},
+		{"fd00::/64", []string{"fd00:0:0:0:8000::/65", "fd00:0:0:0:4000::/66", "fd00::/67"}},
+		{"fd00::/40", []string{"fd00::-fd00:0:0:ffff:ffff:ffff:ffff:ffff", "fd00:0:2::-fd00:ff:ffff:ffff:ffff:ffff:ffff:ffff"}},
+		{"10.0.0.0/8", []string{"10.0.0.0-10.255.254.255"}},
+		{"10.0.0.0/24", nil},
+	} {
+		s := cluster.Subnet{CIDR: netip.MustParsePrefix(c.cidr), Exclude: c.exclude}
+		began := time.Now()
+		for i := range 50 {
+			m := NewManager(Options{Node: fmt.Sprint("node-", i)})
+			m.state.snap.Networks["default"] = &cluster.Network{Name: "default", Subnets: []cluster.Subnet{s}}
+			if b, err := m.freeBlock("default", s); err != nil || !s.CIDR.Contains(b.Addr()) || !usable(s, b) {
+				t.Errorf("%s without %v, node %d: %s, %v", c.cidr, c.exclude, i, b, err)
+			}
+		}
+		if took := time.Since(began); took > kerneltest.Slow(time.Second) {
+			t.Errorf("%s without %v: 50 blocks took %v", c.cidr, c.exclude, took)
+		}
+	}
+	s := cluster.Subnet{CIDR: netip.MustParsePrefix("fd00::/64"), Exclude: []string{"fd00::/64"}}
+	m := NewManager(Options{Node: "a"})
+	m.state.snap.Networks["default"] = &cluster.Network{Name: "default", Subnets: []cluster.Subnet{s}}
+	if b, err := m.freeBlock("default", s); !errors.Is(err, errNoBlock) {
+		t.Errorf("in a subnet without addresses: %s, %v", b, err)
 	}
 }

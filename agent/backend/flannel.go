@@ -25,7 +25,9 @@ func flannel(in *Input) (out kernel.Objects, problems []Problem) {
 		name := "flannel." + strconv.Itoa(in.vni())
 		if six {
 			name = "flannel-v6." + strconv.Itoa(in.vni())
-			one.MTU -= overhead6
+			if !underlay6(in.Self) { // else the MTU has room for it
+				one.MTU -= overhead6
+			}
 		}
 		objects, errs := one.vxlanOn(name)
 		out, problems = append(out, objects...), append(problems, errs...)

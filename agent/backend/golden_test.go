@@ -73,6 +73,8 @@ func goldenInputs() map[string]backend.Input {
 	flannel.Flannel = true
 	flannel.Peers[0].Node.Flannel = &cluster.FlannelNode{Type: cluster.VXLAN, MAC: "5e:00:00:00:00:0B", V6: "5e:00:00:00:00:0c"}
 	flannel.Peers[1].Node.Flannel = &cluster.FlannelNode{Type: cluster.WireGuard, Key: key("f")}
+	flannel6 := over6(network())
+	flannel6.Flannel = true
 	turning := site(network(b{Type: cluster.WireGuard, Keepalive: 25}))
 	turning.Peers[0].Node.Previous = key("o")
 	turning.Peers[1].Node.WireGuard = ""
@@ -110,6 +112,7 @@ func goldenInputs() map[string]backend.Input {
 		"vxlan-direct":     site(network(b{Type: cluster.VXLAN, VNI: 16777215, Port: 4789, Direct: true})),
 		"vxlan-over-ipv6":  over6(network()),
 		"vxlan-flannel":    flannel,
+		"vxlan-flannel-v6": flannel6,
 		"vxlan-isolated":   blue,
 		"vxlan-addresses":  fixed,
 		"wireguard":        site(network(b{Type: cluster.WireGuard})),

@@ -58,7 +58,9 @@ func (w *State) shared(s *cluster.Snapshot, n *cluster.Network, self *cluster.No
 	if h.Flannel {
 		backend.TakeOver(out.Objects)
 	}
-	w.Objects = append(w.Objects, forwarding(n, kernel.Host)...)
+	for _, six := range families(n) {
+		w.Objects = append(w.Objects, h.forwarding(six)...)
+	}
 	w.Objects = append(w.Objects, unreachableRoutes(blocks, kernel.Host)...)
 	if h.MaxLinkMTU > out.MTU {
 		w.Objects = append(w.Objects, backend.Clamp(out.Tunnels)...)
@@ -72,13 +74,18 @@ func (w *State) shared(s *cluster.Snapshot, n *cluster.Network, self *cluster.No
 	w.MTU[n.Name], w.By[n.Name] = out.MTU, out.By
 }
 
-// forwarding enables IP forwarding for the network's families.
-func forwarding(n *cluster.Network, in kernel.Side) (out kernel.Objects) {
-	keys := map[bool]string{false: "net/ipv4/ip_forward", true: "net/ipv6/conf/all/forwarding"}
-	for _, six := range families(n) {
-		out = append(out, &kernel.Sysctl{In: in, Key: keys[six], Value: "1", IfZero: true, IsShared: true})
+// forwarding enables IP forwarding of a family in a namespace.
+func forwarding(six bool, in kernel.Side) kernel.Object {
+	key := map[bool]string{false: "net/ipv4/ip_forward", true: "net/ipv6/conf/all/forwarding"}[six]
+	return &kernel.Sysctl{In: in, Key: key, Value: "1", IfZero: true, IsShared: true}
+}
+
+// forwarding enables IP forwarding of a family on the host. Its uplinks go on to accept router advertisements.
+func (h Host) forwarding(six bool) kernel.Objects {
+	if !six {
+		return kernel.Objects{forwarding(six, kernel.Host)}
 	}
-	return out
+	return append(kernel.AcceptAdvertisements(h.Uplinks), forwarding(six, kernel.Host))
 }
 
 // lastResort is a metric behind all other routes, for example a bridge's own route to the block.

@@ -73,7 +73,7 @@ blocks/default/10.244.2.0-26 {"node": "b", "subnet": "10.244.0.0/16"}
 `
 
 func host() Host {
-	return Host{Underlay: backend.Underlay{Link: "eth0", Index: 2, MTU: 1500}, MaxLinkMTU: 1500}
+	return Host{Underlay: backend.Underlay{Link: "eth0", Index: 2, MTU: 1500}, MaxLinkMTU: 1500, Uplinks: []string{"eth0"}}
 }
 
 func text(w State) string {

@@ -11,7 +11,8 @@ type Host struct {
 	Underlay  backend.Underlay
 	Addresses []netip.Prefix // at most one of each family
 
-	MaxLinkMTU int // largest MTU of the links to containers, in bytes
+	MaxLinkMTU int      // largest MTU of the links to containers, in bytes
+	Uplinks    []string // with default routes from router advertisements
 
 	KeyFile, Socket string   // WireGuard: private key file, and socket of a userspace device
 	Program         []string // WireGuard: command that starts a userspace device

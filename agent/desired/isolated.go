@@ -7,6 +7,7 @@ import (
 	"iter"
 	"maps"
 	"net/netip"
+	"slices"
 
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/backend"
@@ -34,7 +35,10 @@ func (w *State) isolated(s *cluster.Snapshot, self *cluster.Node, h Host, presen
 		out := backend.Compile(backend.Input{Network: n, Self: self, Blocks: s.BlocksOf(name, self.Name), Underlay: h.Underlay, Peers: append(peersOf(s, n, self), transitPeers(s, n, self)...), In: kernel.Container})
 		w.Problems = append(w.Problems, out.Problems...)
 		w.MTU[name], w.By[name] = out.MTU, out.By
-		sp := Namespace{Network: name, NAT: n.NAT, Objects: append(disableReversePathFilter(), forwarding(n, kernel.Container)...)}
+		sp := Namespace{Network: name, NAT: n.NAT, Objects: disableReversePathFilter()}
+		for _, six := range families(n) {
+			sp.Objects = append(sp.Objects, forwarding(six, kernel.Container))
+		}
 		sp.Objects = append(sp.Objects, unreachableRoutes(s.BlocksOf(name, self.Name), kernel.Container)...)
 		sp.Objects = append(sp.Objects, out.Objects...)
 		sp.Objects = append(sp.Objects, peeringObjects(s, n, present, out.MTU)...)
@@ -46,8 +50,10 @@ func (w *State) isolated(s *cluster.Snapshot, self *cluster.Node, h Host, presen
 		}
 		w.Namespaces = append(w.Namespaces, sp)
 	}
-	if len(ends) > 0 {
-		w.Objects = append(w.Objects, &kernel.Sysctl{Key: "net/ipv4/ip_forward", Value: "1", IfZero: true, IsShared: true})
+	for _, six := range []bool{false, true} {
+		if slices.ContainsFunc(sortedKeys(ends), func(name string) bool { return slices.Contains(families(s.Networks[name]), six) }) {
+			w.Objects = append(w.Objects, h.forwarding(six)...)
+		}
 	}
 }
 

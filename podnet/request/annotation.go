@@ -68,7 +68,13 @@ func (p *Pod) annotateDefault(a map[string]string) error {
 			errs = append(errs, annotation(key, first.setRate(v, ingress)))
 		}
 	}
-	for key, namespace := range map[string]string{AnnotationDefaultNetwork: defaultNamespace, Prefix + "default-network": ""} {
+	own := Prefix + "default-network"
+	if _, both := a[own]; both {
+		if _, both = a[AnnotationDefaultNetwork]; both {
+			return errors.Join(append(errs, annotation(own, fmt.Errorf("%s selects the default network, too: want one of the two", AnnotationDefaultNetwork)))...)
+		}
+	}
+	for key, namespace := range map[string]string{AnnotationDefaultNetwork: defaultNamespace, own: ""} {
 		v, ok := a[key]
 		if !ok {
 			continue
