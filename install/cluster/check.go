@@ -75,7 +75,14 @@ func (c *Client) Check(ctx context.Context, o CheckOptions) (out *Check, err err
 	if err := c.removeCheck(ctx, o.Namespace); err != nil { // of an earlier command that was killed
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, c.removeCheck(context.WithoutCancel(ctx), o.Namespace)) }()
+	defer func() {
+		failed := c.removeCheck(context.WithoutCancel(ctx), o.Namespace)
+		if err != nil || failed == nil {
+			err = errors.Join(err, failed)
+			return
+		}
+		out.Notes = append(out.Notes, "the pods of this check remain: "+failed.Error()) // the results count nevertheless
+	}()
 	if err := c.create(ctx, "DaemonSet", o.Namespace, listeners(&s.set)); err != nil {
 		return nil, err
 	}
@@ -96,7 +103,16 @@ func (c *Client) removeCheck(ctx context.Context, namespace string) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
 	_, err := c.remove(ctx, pathOf("ConfigMap", namespace)+"/"+listenerName)
-	return errors.Join(err, c.removeDaemonSet(ctx, namespace, clientName), c.removeDaemonSet(ctx, namespace, listenerName))
+	errs := []error{err}
+	for _, name := range []string{clientName, listenerName} { // both, before the wait for the pods of one
+		_, err := c.remove(ctx, pathOf("DaemonSet", namespace)+"/"+name)
+		errs = append(errs, err)
+	}
+	for _, name := range []string{clientName, listenerName} {
+		_, err := c.removeDaemonSet(ctx, namespace, name)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // listeners returns the DaemonSet of the listening pods.

@@ -35,7 +35,8 @@ func TestCluster(t *testing.T) {
 		run  func(*testing.T, *kubelets, *cluster.Client)
 	}{
 		{"dry run", testDryRun}, {"time-out", testTimeout}, {"install", testInstall}, {"upgrade", testUpgrade}, {"status", testStatus},
-		{"check", testCheck}, {"check ends early", testCheckEndsEarly}, {"uninstall", testUninstall}, {"purge", testPurge},
+		{"check", testCheck}, {"check ends early", testCheckEndsEarly}, {"check with a dead node", testCheckDeadNode},
+		{"uninstall", testUninstall}, {"uninstall with a dead node", testUninstallDeadNode}, {"purge", testPurge},
 		{"flannel refused", testFlannelRefused}, {"switch", testSwitch}, {"switch completed", testSwitchCompleted},
 	} {
 		if !t.Run(test.name, func(t *testing.T) { test.run(t, k, c) }) {
@@ -383,6 +384,40 @@ func testCheckEndsEarly(t *testing.T, k *kubelets, c *cluster.Client) {
 		t.Errorf("%v", err)
 	}
 	noObjects(t, k)
+}
+
+// testCheckDeadNode checks a cluster in which one node's kubelet does not answer, so that its pods do not end. The next check
+// works, too.
+func testCheckDeadNode(t *testing.T, k *kubelets, c *cluster.Client) {
+	k.kill("n3", true)
+	defer k.kill("n3", false)
+	o := checkOptions()
+	o.Timeout = 5 * time.Second
+	for range 2 {
+		began := time.Now()
+		out, err := c.Check(t.Context(), o)
+		if err != nil || out.OK || len(out.Nodes) != 3 || out.Nodes[2].Error == "" || out.Nodes[0].Error != "" || len(out.Notes) != 0 {
+			t.Errorf("%+v, %v", out, err)
+		}
+		if took := time.Since(began); took > kerneltest.Slow(30*time.Second) {
+			t.Errorf("it took %v", took)
+		}
+		noObjects(t, k)
+	}
+}
+
+// testUninstallDeadNode uninstalls once more, while one node's kubelet does not answer.
+func testUninstallDeadNode(t *testing.T, k *kubelets, c *cluster.Client) {
+	k.kill("n3", true)
+	defer k.kill("n3", false)
+	for range 2 {
+		out, err := c.Uninstall(t.Context(), cluster.UninstallOptions{Manifest: options().Manifest, Timeout: 5 * time.Second, Progress: func(string) {}})
+		if err != nil || len(out.Nodes) != 3 || len(out.Nodes[2].Errors) != 1 || len(out.Nodes[0].Errors) != 0 ||
+			!slices.Contains(out.Kept, "the pods of the DaemonSet fairlead-uninstall on n3 end when the kubelets there answer") {
+			t.Errorf("%+v, %v", out, err)
+		}
+		noObjects(t, k)
+	}
 }
 
 func uninstall(t *testing.T, c *cluster.Client, o cluster.UninstallOptions) *cluster.Uninstalled {

@@ -36,6 +36,7 @@ type kubelets struct {
 	nodes  map[string]string             // pod address by node
 	broken map[string]string             // nodes whose pods do not start, and why
 	silent map[string]bool               // nodes whose listeners do not listen
+	dead   map[string]bool               // nodes that neither start nor end pods
 	report map[string]node.Report        // what uninstall finds on a node
 }
 
@@ -43,7 +44,7 @@ type kubelets struct {
 func startKubelets(t *testing.T, server *kubetest.Server, n int) *kubelets {
 	t.Helper()
 	k := &kubelets{t: t, server: server, logs: map[string]string{}, stop: map[string]context.CancelFunc{}, nodes: map[string]string{},
-		broken: map[string]string{}, silent: map[string]bool{}, report: map[string]node.Report{}}
+		broken: map[string]string{}, silent: map[string]bool{}, dead: map[string]bool{}, report: map[string]node.Report{}}
 	logs := httptest.NewUnstartedServer(http.HandlerFunc(k.serveLog))
 	logs.Listener.Close()
 	var err error
@@ -95,6 +96,18 @@ func (k *kubelets) ready(name string, is bool) {
 		"conditions": [{"type": "Ready", "status": %q, "message": %q, "lastHeartbeatTime": %q}]}}`, k.port, status, message, time.Now().Format(time.RFC3339)))
 }
 
+// kill makes a node's kubelet stop, or go on.
+func (k *kubelets) kill(name string, dead bool) {
+	k.mu.Lock()
+	k.dead[name] = dead
+	k.mu.Unlock()
+	if dead { // as kube-controller-manager does after a while
+		k.patch("/api/v1/nodes/"+name, `{"status": {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}]}}`)
+	} else {
+		k.ready(name, true)
+	}
+}
+
 // round does what is due for every pod.
 func (k *kubelets) round(ctx context.Context) {
 	raw, err := k.server.Client().Get().AbsPath("/api/v1/pods").Do(ctx).Raw()
@@ -115,6 +128,7 @@ func (k *kubelets) round(ctx context.Context) {
 func (k *kubelets) pod(ctx context.Context, p *corev1.Pod) {
 	path := "/api/v1/namespaces/" + p.Namespace + "/pods/" + p.Name
 	switch {
+	case k.dead[p.Spec.NodeName]:
 	case p.DeletionTimestamp != nil:
 		if k.stop[p.Name] != nil {
 			k.stop[p.Name]()

@@ -153,9 +153,12 @@ func (c *Client) cleanNodes(ctx context.Context, set, remover *appsv1.DaemonSet,
 	defer func() {
 		fresh, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 		defer cancel()
-		err = errors.Join(err, c.removeDaemonSet(fresh, set.Namespace, removerName))
+		stuck, failed := c.removeDaemonSet(fresh, set.Namespace, removerName)
+		if err = errors.Join(err, failed); len(stuck) > 0 {
+			out.Kept = append(out.Kept, remaining(removerName, stuck))
+		}
 	}()
-	if err := c.removeDaemonSet(work, set.Namespace, removerName); err != nil { // of an earlier command that was killed
+	if _, err := c.removeDaemonSet(work, set.Namespace, removerName); err != nil { // of an earlier command that was killed
 		return err
 	}
 	if err := c.create(ctx, "DaemonSet", set.Namespace, remover); err != nil {
@@ -192,11 +195,14 @@ func (c *Client) endAgents(ctx context.Context, set *appsv1.DaemonSet, o Uninsta
 	o.Progress("the agents end")
 	limited, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	if err := c.removeDaemonSet(limited, set.Namespace, set.Name); err != nil {
-		if !errors.Is(limited.Err(), context.DeadlineExceeded) {
-			return err
-		}
+	stuck, err := c.removeDaemonSet(limited, set.Namespace, set.Name)
+	switch {
+	case err != nil && !errors.Is(limited.Err(), context.DeadlineExceeded):
+		return err
+	case err != nil:
 		out.Kept = append(out.Kept, err.Error())
+	case len(stuck) > 0:
+		out.Kept = append(out.Kept, remaining(set.Name, stuck))
 	}
 	out.Removed = append(out.Removed, "DaemonSet "+set.Name)
 	return nil

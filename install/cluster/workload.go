@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -82,26 +84,53 @@ func (c *Client) remove(ctx context.Context, path string) (existed bool, err err
 	return false, err
 }
 
-// removeDaemonSet deletes a DaemonSet and waits until its pods are gone.
-func (c *Client) removeDaemonSet(ctx context.Context, namespace, name string) error {
+// removeDaemonSet deletes a DaemonSet and waits until its pods are gone. A pod that is being deleted stays while its node's
+// kubelet does not answer: removeDaemonSet does not wait for those, and returns the nodes.
+func (c *Client) removeDaemonSet(ctx context.Context, namespace, name string) (stuck []string, err error) {
 	if _, err := c.remove(ctx, pathOf("DaemonSet", namespace)+"/"+name); err != nil {
-		return err
+		return nil, err
 	}
 	left := 0
-	err := until(ctx, func() (bool, error) {
+	err = until(ctx, func() (bool, error) {
 		all, err := list[corev1.Pod](ctx, c, pathOf("Pod", namespace), nameLabel+"="+name)
-		left = 0
-		for i := range all {
-			if ownedBy(&all[i], name) {
-				left++
-			}
+		all = slices.DeleteFunc(all, func(p corev1.Pod) bool { return !ownedBy(&p, name) })
+		if left = len(all); left == 0 || err != nil {
+			return left == 0, err
 		}
-		return left == 0, err
+		stuck, err = c.stuck(ctx, all)
+		return err == nil && len(stuck) == left, err
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%d pods of the DaemonSet %s are still there; they end when their nodes' kubelets answer", left, name)
+		return nil, fmt.Errorf("%d pods of the DaemonSet %s are still there; they end when their nodes' kubelets answer", left, name)
 	}
-	return err
+	return stuck, err
+}
+
+// stuck returns the nodes of pods that are being deleted on nodes whose kubelet does not answer, or that do not exist any
+// more; sorted.
+func (c *Client) stuck(ctx context.Context, pods []corev1.Pod) (on []string, err error) {
+	nodes, err := list[corev1.Node](ctx, c, pathOf("Node", ""), "")
+	if err != nil {
+		return nil, err
+	}
+	answers := map[string]bool{}
+	for i := range nodes {
+		answers[nodes[i].Name] = !slices.ContainsFunc(nodes[i].Status.Conditions, func(x corev1.NodeCondition) bool {
+			return x.Type == corev1.NodeReady && x.Status == corev1.ConditionUnknown // by kube-controller-manager
+		})
+	}
+	for i := range pods {
+		if name := nodeOf(&pods[i]); pods[i].DeletionTimestamp != nil && !answers[name] {
+			on = append(on, name)
+		}
+	}
+	slices.Sort(on)
+	return on, nil
+}
+
+// remaining says which pods of a DaemonSet remain.
+func remaining(name string, on []string) string {
+	return fmt.Sprintf("the pods of the DaemonSet %s on %s end when the kubelets there answer", name, strings.Join(slices.Compact(on), ", "))
 }
 
 // cleanupTimeout limits the removal of a command's own objects, also after Ctrl-C.
