@@ -271,6 +271,11 @@ func (c *Config) validate() error {
 	if (c.CNI.File == "") != (c.CNI.List == nil) {
 		errs = append(errs, errors.New("cni has a file or a list alone: want both, or neither"))
 	}
+	if c.CNI.List != nil {
+		if err := CheckList(c.CNI.List); err != nil {
+			errs = append(errs, fmt.Errorf("cni.list: %w", err))
+		}
+	}
 	if c.FlannelInEtcd() && len(c.Store.Etcd.Endpoints) == 0 {
 		errs = append(errs, errors.New("flannel.prefix is set without store.etcd.endpoints or store.kubernetes.kubeconfig: flannel keeps its subnets in etcd or in Kubernetes"))
 	}
@@ -288,4 +293,16 @@ func (c *Config) validate() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// CheckList returns an error unless a text is a network configuration list with a name and plugins.
+func CheckList(raw json.RawMessage) error {
+	var list struct {
+		Name    string            `json:"name"`
+		Plugins []json.RawMessage `json:"plugins"`
+	}
+	if json.Unmarshal(raw, &list) != nil || list.Name == "" || len(list.Plugins) == 0 {
+		return fmt.Errorf("%.100s is no network configuration list: want an object with name and plugins", raw)
+	}
+	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"text/template"
@@ -44,6 +45,9 @@ func Render(o Options) ([]byte, error) {
 		return nil, err
 	}
 	values.Merge(o.Values)
+	if err := values.complete(); err != nil {
+		return nil, err
+	}
 	app, err := appVersion()
 	if err != nil {
 		return nil, err
@@ -182,23 +186,47 @@ func (v Values) check() error {
 		return errors.New("network is absent")
 	}
 	s.Network.Name = cluster.DefaultNetwork
-	return s.Network.Validate()
+	return errors.Join(s.limits(), s.Network.Validate())
 }
 
-// Merge puts other values over v, as Helm does. It merges maps. Anything else replaces the old value, and null removes it.
+// Merge puts other values over v, as Helm does. It merges maps. Anything else replaces the old value, and null removes it
+// in the end.
 func (v Values) Merge(other Values) {
 	for name, value := range other {
 		old, ok1 := v[name].(map[string]any)
 		value, ok2 := value.(map[string]any)
-		switch {
-		case ok1 && ok2:
+		if ok1 && ok2 {
 			Values(old).Merge(value)
-		case other[name] == nil:
-			delete(v, name)
-		default:
+		} else {
 			v[name] = other[name]
 		}
 	}
+}
+
+// complete returns an error if a value is absent that a template needs.
+func (v Values) complete() error {
+	all, err := Defaults()
+	if err != nil {
+		return err
+	}
+	return errors.Join(missing("", all, v)...)
+}
+
+// missing returns errors for keys that values lack or have as null. Below some keys, users choose the keys.
+func missing(path string, all, values map[string]any) (errs []error) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		key := path + name
+		if values[name] == nil {
+			errs = append(errs, fmt.Errorf("%s is absent: want a value, as in the chart's values.yaml", key))
+			continue
+		}
+		inner, ok1 := all[name].(map[string]any)
+		value, ok2 := values[name].(map[string]any)
+		if ok1 && ok2 && !slices.Contains([]string{"network", "cni.list", "agent.resources", "nodeSelector"}, key) {
+			errs = append(errs, missing(key+".", inner, value)...)
+		}
+	}
+	return errs
 }
 
 // Set returns the values of text such as "network.nat=false". The part after "=" is YAML.
@@ -210,6 +238,9 @@ func Set(text string) (Values, error) {
 	var v any
 	if err := yaml.Unmarshal([]byte(value), &v); err != nil {
 		return nil, fmt.Errorf("%s: %w", text, err)
+	}
+	if value == "" {
+		v = ""
 	}
 	names := strings.Split(key, ".")
 	for _, name := range slices.Backward(names) {
