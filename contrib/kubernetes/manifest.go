@@ -45,6 +45,7 @@ func Render(o Options) ([]byte, error) {
 		return nil, err
 	}
 	values.Merge(o.Values)
+	values.prune()
 	if err := values.complete(); err != nil {
 		return nil, err
 	}
@@ -199,6 +200,17 @@ func (v Values) Merge(other Values) {
 			Values(old).Merge(value)
 		} else {
 			v[name] = other[name]
+		}
+	}
+}
+
+// prune removes nulls.
+func (v Values) prune() {
+	for name, value := range v {
+		if value == nil {
+			delete(v, name)
+		} else if inner, ok := value.(map[string]any); ok {
+			Values(inner).prune()
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -168,6 +169,12 @@ func list[T any](ctx context.Context, c *Client, path, selector string) (items [
 	}
 }
 
+// isLimit reports whether an administrator may not do something either, because of a quota or of an admission policy. The
+// API has no other sign than the text.
+func isLimit(err error) bool {
+	return slices.ContainsFunc([]string{"exceeded quota", "denied the request", "denied request"}, func(s string) bool { return strings.Contains(err.Error(), s) })
+}
+
 // explain returns an error of the API with what to do about it.
 func (c *Client) explain(what string, err error) error {
 	switch {
@@ -179,7 +186,9 @@ func (c *Client) explain(what string, err error) error {
 		return fmt.Errorf("%s: %w", what, context.DeadlineExceeded)
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("%s: the API server %s does not accept the credentials in %s\nGet a new kubeconfig for this cluster, or name another with --kubeconfig or --context", what, c.server, c.source)
-	case apierrors.IsForbidden(err):
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return fmt.Errorf("%s: %w\nWait until the namespace has gone, and type the command again", what, err)
+	case apierrors.IsForbidden(err) && !isLimit(err):
 		return fmt.Errorf("%s: %w\nUse the kubeconfig of an administrator of the cluster: see --kubeconfig and --context", what, err)
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("%s: %w: %w", what, err, os.ErrNotExist)

@@ -150,6 +150,15 @@ func testSwitch(t *testing.T, k *kubelets, c *cluster.Client) {
 			t.Errorf("flannel's pod on %s was restarted", node)
 		}
 	}
+	// Somebody applies flannel's manifest again.
+	affinity, err := json.Marshal(set.Spec.Template.Spec.Affinity)
+	must(t, err)
+	k.patch(flannelSets+"/kube-flannel-ds", `{"spec": {"updateStrategy": {"type": "RollingUpdate"}, "template": {"spec": {"affinity": {"nodeAffinity": null}}}}}`)
+	k.patch(flannelSets+"/kube-flannel-ds", fmt.Sprintf(`{"spec": {"template": {"spec": {"affinity": %s}}}}`, affinity))
+	waitForFlannel(t, k, 3)
+	must(t, switchNodes("n2"))
+	waitForFlannel(t, k, 2)
+
 	conf := get[corev1.ConfigMap](t, k, "/api/v1/namespaces/"+namespace+"/configmaps/fairlead").Data["agent.yaml"]
 	for _, want := range []string{"flannel: {prefix: flannel.alpha.coreos.com, subnetFile: /run/flannel/subnet.env}", "name: cbr0", "assign: podCIDR", "port: 4789", "nat: true", "fuse: false"} {
 		if !strings.Contains(conf, want) {

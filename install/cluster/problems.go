@@ -3,10 +3,12 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
 )
 
 // Problem is a problem on one node, or of the whole cluster if the node is empty.
@@ -58,14 +60,25 @@ func (c *Client) problems(ctx context.Context, s observation) (out []Problem) {
 	return out
 }
 
-// runsOn reports whether a node should have an agent: the DaemonSet's nodeSelector decides.
+// runsOn reports whether a node should have an agent: the DaemonSet's nodeSelector and tolerations decide.
 func runsOn(n *nodeState, s observation) bool {
-	for k, v := range s.set.Spec.Template.Spec.NodeSelector {
+	pod := s.set.Spec.Template.Spec
+	for k, v := range pod.NodeSelector {
 		if n.node == nil || n.node.Labels[k] != v {
 			return false
 		}
 	}
-	return true
+	return n.node == nil || !slices.ContainsFunc(n.node.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Effect != corev1.TaintEffectPreferNoSchedule && !slices.Contains(stateTaints(), t.Key) &&
+			!slices.ContainsFunc(pod.Tolerations, func(x corev1.Toleration) bool { return x.ToleratesTaint(klog.Background(), &t, true) })
+	})
+}
+
+// stateTaints are the keys of taints about a node's state. kube-controller-manager adds tolerations for them to the pods of
+// DaemonSets: https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/.
+func stateTaints() []string {
+	return []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeDiskPressure, corev1.TaintNodeMemoryPressure,
+		corev1.TaintNodePIDPressure, corev1.TaintNodeUnschedulable, corev1.TaintNodeNetworkUnavailable}
 }
 
 // why lists what is wrong with a node and its agent.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -95,21 +96,45 @@ type saved struct {
 }
 
 // excludeSwitched keeps flannel's pods away from switched nodes. With the strategy OnDelete, the change does not restart
-// the others.
+// the others. Somebody may have applied flannel's manifest after an earlier command did it.
 func (c *Client) excludeSwitched(ctx context.Context, f *Flannel) error {
-	if f.set.Annotations[savedAnnotation] != "" {
-		return nil // an earlier command did it
+	before := saved{UpdateStrategy: f.set.Spec.UpdateStrategy}
+	if a := f.set.Spec.Template.Spec.Affinity; a != nil && a.NodeAffinity != nil {
+		before.Nodes = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 	}
-	spec := f.set.Spec
-	var nodes *corev1.NodeSelector
-	if a := spec.Template.Spec.Affinity; a != nil && a.NodeAffinity != nil {
-		nodes = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if text := f.set.Annotations[savedAnnotation]; text != "" {
+		var earlier saved
+		if err := json.Unmarshal([]byte(text), &earlier); err != nil {
+			return fmt.Errorf("the annotation %s of DaemonSet %s: %w", savedAnnotation, f.DaemonSet, err)
+		}
+		excluded, onDelete := excludesSwitched(before.Nodes), before.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType
+		if excluded && onDelete {
+			return nil
+		}
+		if excluded {
+			before.Nodes = earlier.Nodes
+		}
+		if onDelete {
+			before.UpdateStrategy = earlier.UpdateStrategy
+		}
 	}
-	raw, err := json.Marshal(saved{spec.UpdateStrategy, nodes})
+	raw, err := json.Marshal(before)
 	if err != nil {
 		return err
 	}
-	return c.patchFlannel(ctx, f, string(raw), saved{appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}, withoutSwitched(nodes)})
+	return c.patchFlannel(ctx, f, string(raw), saved{appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}, withoutSwitched(before.Nodes)})
+}
+
+// notSwitched is what nodes must meet that keep flannel.
+func notSwitched() corev1.NodeSelectorRequirement {
+	return corev1.NodeSelectorRequirement{Key: switchLabel, Operator: corev1.NodeSelectorOpNotIn, Values: []string{switchValue}}
+}
+
+// excludesSwitched reports whether a node selector excludes switched nodes.
+func excludesSwitched(s *corev1.NodeSelector) bool {
+	return s != nil && !slices.ContainsFunc(s.NodeSelectorTerms, func(t corev1.NodeSelectorTerm) bool {
+		return !slices.ContainsFunc(t.MatchExpressions, func(r corev1.NodeSelectorRequirement) bool { return reflect.DeepEqual(r, notSwitched()) })
+	})
 }
 
 // patchFlannel changes flannel's DaemonSet.
@@ -137,9 +162,8 @@ func withoutSwitched(s *corev1.NodeSelector) *corev1.NodeSelector {
 	if out == nil {
 		out = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{}}}
 	}
-	not := corev1.NodeSelectorRequirement{Key: switchLabel, Operator: corev1.NodeSelectorOpNotIn, Values: []string{switchValue}}
 	for i := range out.NodeSelectorTerms {
-		out.NodeSelectorTerms[i].MatchExpressions = append(out.NodeSelectorTerms[i].MatchExpressions, not)
+		out.NodeSelectorTerms[i].MatchExpressions = append(out.NodeSelectorTerms[i].MatchExpressions, notSwitched())
 	}
 	return out
 }
