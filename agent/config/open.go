@@ -45,11 +45,10 @@ func (c *Config) Open() (store.Store, error) {
 		o.Mounts = map[string]string{cluster.FlannelPrefix: strings.TrimSuffix(c.Flannel.Prefix, "/") + "/"}
 	}
 	if e.PasswordFile != "" {
-		raw, err := os.ReadFile(e.PasswordFile)
-		if err != nil {
+		if _, err := os.Stat(e.PasswordFile); err != nil {
 			return nil, fmt.Errorf("store.etcd.passwordFile: %w", err)
 		}
-		o.Password = strings.TrimSpace(string(raw))
+		o.PasswordFile = e.PasswordFile
 	}
 	return store.Etcd(o)
 }

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 )
 
@@ -28,6 +29,7 @@ type Options struct {
 
 	CACert, Cert, Key  string // PEM files; "": the system's CAs and no client certificate
 	Username, Password string // an etcd user; "": none
+	PasswordFile       string // has the password; a new one takes effect. "": see Password
 
 	// Mounts map key prefixes to other etcd prefixes: "flannel/" may be "/coreos.com/network/". Mounted keys also
 	// appear in lists of "".
@@ -49,6 +51,7 @@ type etcd struct {
 	Options
 	mu      sync.Mutex
 	conn    *clientv3.Client
+	secret  string // the password of conn
 	closed  bool
 	lineage lineage
 
@@ -99,16 +102,53 @@ func (e *etcd) client() (*clientv3.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	secret, err := e.password()
+	if err != nil {
+		return nil, err
+	}
+	dial := []grpc.DialOption{grpc.WithConnectParams(e.reconnect())}
+	if tls != nil {
+		dial = append(dial, grpc.WithTransportCredentials(&rereading{credentials.NewTLS(tls), e}))
+	}
 	c, err := clientv3.New(clientv3.Config{
-		Endpoints: e.Endpoints, TLS: tls, Username: e.Username, Password: e.Password,
+		Endpoints: e.Endpoints, TLS: tls, Username: e.Username, Password: secret,
 		DialTimeout: e.DialTimeout, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 5 * time.Second,
-		Logger: zap.NewNop(), Context: e.ctx, DialOptions: []grpc.DialOption{grpc.WithConnectParams(e.reconnect())},
+		Logger: zap.NewNop(), Context: e.ctx, DialOptions: dial,
 	})
 	if err != nil {
 		return nil, e.failed(e.ctx, err)
 	}
-	e.conn = c
+	e.conn, e.secret = c, secret
 	return c, nil
+}
+
+// password returns the etcd user's password.
+func (e *etcd) password() (string, error) {
+	if e.PasswordFile == "" {
+		return e.Password, nil
+	}
+	raw, err := os.ReadFile(e.PasswordFile)
+	if err != nil {
+		return "", fmt.Errorf("read the password for etcd: %w", err)
+	}
+	return strings.TrimSpace(string(raw)), nil
+}
+
+// signIn drops a client whose password etcd rejected if there is another one by now, and reports whether it did. The next
+// call creates a client.
+func (e *etcd) signIn(c *clientv3.Client, failed error) bool {
+	if e.PasswordFile == "" || !errors.Is(failed, rpctypes.ErrAuthFailed) {
+		return false
+	}
+	now, err := e.password()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err != nil || e.conn != c || now == e.secret {
+		return false
+	}
+	e.conn = nil
+	_ = c.Close()
+	return true
 }
 
 // reconnect returns the pauses between attempts to connect. gRPC's own grow to two minutes, for which an agent would stay
@@ -127,7 +167,14 @@ func (e *etcd) call(ctx context.Context, do func(context.Context, *clientv3.Clie
 	}
 	limited, cancel := context.WithTimeout(ctx, e.Timeout)
 	defer cancel()
-	if err := do(limited, c); err != nil {
+	err = do(limited, c)
+	if err != nil && e.signIn(c, err) {
+		if c, err = e.client(); err != nil {
+			return err
+		}
+		err = do(limited, c)
+	}
+	if err != nil {
 		return e.failed(ctx, err)
 	}
 	return nil

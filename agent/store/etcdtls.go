@@ -1,12 +1,16 @@
 package store
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strings"
+
+	"google.golang.org/grpc/credentials"
 )
 
 // schemes rejects endpoints that the client would not use as written. The client uses the first endpoint's scheme for
@@ -29,8 +33,27 @@ func (o Options) schemes() error {
 	return nil
 }
 
-// tls returns the TLS configuration, or nil for unencrypted connections. The client certificate is read again for each
-// connection, so a renewed one takes effect.
+// rereading reads all certificates again for each connection, so that renewed ones take effect.
+type rereading struct {
+	credentials.TransportCredentials
+	e *etcd
+}
+
+// ClientHandshake implements credentials.TransportCredentials.
+func (r *rereading) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	c, err := r.e.tls()
+	if err != nil {
+		return nil, nil, err
+	}
+	return credentials.NewTLS(c).ClientHandshake(ctx, authority, conn)
+}
+
+// Clone implements credentials.TransportCredentials.
+func (r *rereading) Clone() credentials.TransportCredentials {
+	return &rereading{r.TransportCredentials.Clone(), r.e}
+}
+
+// tls returns the TLS configuration, or nil for unencrypted connections.
 func (e *etcd) tls() (*tls.Config, error) {
 	if e.CACert == "" && e.Cert == "" && !strings.HasPrefix(e.Endpoints[0], "https://") {
 		return nil, nil
