@@ -2,6 +2,7 @@ package policy
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -66,6 +67,22 @@ func (c *Compiler) Waiting(id string) string {
 		return "namespace " + claim.Namespace + " from the Kubernetes API"
 	}
 	return ""
+}
+
+// claimAnnounced claims the addresses that only annotations have for this node's endpoints.
+func (c *Compiler) claimAnnounced() {
+	for key, e := range maps.Clone(c.given) {
+		claim := &Claim{Namespace: e.Namespace, Name: e.Name, UID: e.UID}
+		for _, a := range e.Announced[""] {
+			here := c.network == "" || slices.Contains(e.Isolated[c.network], a)
+			if here && c.owner(a) == key && !c.isNode(a) {
+				claim.Addresses = append(claim.Addresses, a)
+			}
+		}
+		if len(claim.Addresses) > 0 {
+			c.SetClaim("annotation of "+key, claim)
+		}
+	}
 }
 
 // claimChanged updates the endpoints that have or had a claim's addresses.

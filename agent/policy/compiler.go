@@ -62,9 +62,12 @@ func New(node string) *Compiler {
 	return c
 }
 
-// Compile returns the table of a node in a world.
+// Compile returns the table of a node in a world. A world has no claims: the addresses that only a pod's annotation has
+// count as if ADD had claimed them.
 func Compile(w *World, node string) *nftable.Table {
-	t, _ := w.compiler(node).Table()
+	c := w.compiler(node)
+	c.claimAnnounced()
+	t, _ := c.Table()
 	return t
 }
 

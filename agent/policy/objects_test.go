@@ -2,6 +2,7 @@ package policy
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -60,6 +61,31 @@ func TestForgedAnnotationOnOwnNode(t *testing.T) {
 	c.DeleteClaim("z")
 	decides(t, c, false, "10.0.0.4 203.0.113.7")
 	decides(t, c, true, "198.51.100.1 203.0.113.7")
+}
+
+// TestExplainAnnounced explains connections to addresses that only annotations have: the API knows no others of a pod's
+// secondary networks.
+func TestExplainAnnounced(t *testing.T) {
+	w := shop()
+	for i, name := range []string{"one", "two"} {
+		p := &corev1.Pod{}
+		p.Namespace, p.Name, p.Spec.NodeName, p.Labels = "shop", name, fmt.Sprint("n", i+1), map[string]string{"app": name}
+		p.Status.PodIPs = []corev1.PodIP{{IP: fmt.Sprint("10.0.1.", i)}}
+		p.Annotations = map[string]string{networkStatus: fmt.Sprintf(`[{"ips": ["10.9.0.%d"]}, {"ips": ["10.8.0.%d"], "fairlead.io/isolated-network": "blue"}]`, i, i)}
+		w.Endpoints = append(w.Endpoints, FromPod(p))
+	}
+	w.Policies = append(w.Policies, networkPolicy(t, "shop", "one", `{podSelector: {matchLabels: {app: one}}, policyTypes: [Ingress]}`))
+	for network, dst := range map[string]string{"": "10.9.0.0", "blue": "10.8.0.0"} {
+		in := w
+		if network != "" {
+			in = w.InNetwork(network, nil)
+		}
+		src := netip.MustParseAddr(strings.TrimSuffix(dst, "0") + "1")
+		e, err := in.Explain(Packet{src, netip.MustParseAddr(dst), "TCP", 80})
+		if err != nil || e.Allowed || e.Ingress != "no NetworkPolicy allows it: NetworkPolicy shop/one" {
+			t.Errorf("network %q: %+v, %v", network, e, err)
+		}
+	}
 }
 
 // TestNamesDiffer checks that two texts have two names, with two texts that 64 bits of FNV-1a do not tell apart.
