@@ -130,7 +130,7 @@ func (m *Manager) freeBlock(network string, s cluster.Subnet) (netip.Prefix, err
 // excludedFrom returns for how many candidates, from a block on, a subnet excludes all addresses: at least 1. Half of a large
 // subnet has more blocks than there is time to try.
 func excludedFrom(s cluster.Subnet, b netip.Prefix, distance int) uint64 {
-	if usable(s, b) {
+	if len(s.Exclude) == 0 {
 		return 1
 	}
 	whole, err := local.Subnet{CIDR: s.CIDR}.Ranges(b)
