@@ -127,8 +127,8 @@ func (d *Dir) Write(r *Record) error {
 	return err
 }
 
-// overwrite replaces a record without a new file, and reports whether it could. Spaces take the place of what is no
-// longer there, so that one write is enough.
+// overwrite replaces a record without a new file, and reports whether it could. If the new record is shorter, spaces fill
+// the rest of the file, so that one write is enough.
 func (d *Dir) overwrite(r *Record) bool {
 	raw, err := leanjson.Append(nil, r)
 	if err != nil {

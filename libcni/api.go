@@ -66,7 +66,8 @@ type NetworkAttachment struct {
 // GCArgs has the attachments that GC must keep.
 type GCArgs struct {
 	ValidAttachments []cni.Attachment
-	// Listed is when the caller began to make the list. GC keeps what was added since. Zero: when GC is called.
+	// Listed is when the caller began to collect the valid attachments. GC keeps attachments that were added later.
+	// The zero time means the time of the call.
 	Listed time.Time
 }
 

@@ -93,7 +93,7 @@ func TestCheckInOtherNamespace(t *testing.T) {
 	}
 }
 
-// TestNullPrevResult checks that a prevResult of null counts as none, as some runtimes write it.
+// TestNullPrevResult checks that "prevResult": null means that there is no prevResult. Some runtimes write it.
 func TestNullPrevResult(t *testing.T) {
 	t.Parallel()
 	b := newBridged(t)

@@ -170,7 +170,7 @@ func TestWatchDirectory(t *testing.T) {
 	d.sees("")
 	d.write("b.conflist", network("b"))
 	d.sees("b")
-	for range 3 { // an installation that begins anew: the file system may use the inode again
+	for range 3 { // a reinstallation: the file system may reuse the inode
 		must(t, os.RemoveAll(d.dir))
 		d.mkdir(d.dir)
 		d.sees("")

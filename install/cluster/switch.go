@@ -125,7 +125,7 @@ func (c *Client) excludeSwitched(ctx context.Context, f *Flannel) error {
 	return c.patchFlannel(ctx, f, string(raw), saved{appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}, withoutSwitched(before.Nodes)})
 }
 
-// notSwitched is what nodes must meet that keep flannel.
+// notSwitched is the node requirement that keeps flannel off switched nodes.
 func notSwitched() corev1.NodeSelectorRequirement {
 	return corev1.NodeSelectorRequirement{Key: switchLabel, Operator: corev1.NodeSelectorOpNotIn, Values: []string{switchValue}}
 }
