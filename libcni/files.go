@@ -98,9 +98,23 @@ func (l *NetworkConfigList) whole() []byte {
 	for _, p := range l.Plugins {
 		plugins = append(plugins, p.Bytes)
 	}
-	conf.Set("plugins", slices.Concat([]byte{'['}, bytes.Join(plugins, []byte{','}), []byte{']'}))
-	conf.Set("loadOnlyInlinedPlugins", []byte("true"))
-	return conf.Bytes()
+	return withPlugins(conf, plugins)
+}
+
+// WithPlugins returns the list with these configurations of plugins instead of its own, and with no others from files.
+// It fails if one of them is invalid.
+func (l *NetworkConfigList) WithPlugins(plugins [][]byte) (*NetworkConfigList, error) {
+	conf, err := rawjson.ParseObject(l.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("network %s: %w", l.Name, err)
+	}
+	return ConfListFromBytes(withPlugins(conf, plugins))
+}
+
+func withPlugins(list *rawjson.Object, plugins [][]byte) []byte {
+	list.Set("plugins", slices.Concat([]byte{'['}, bytes.Join(plugins, []byte{','}), []byte{']'}))
+	list.Set("loadOnlyInlinedPlugins", []byte("true"))
+	return list.Bytes()
 }
 
 func (l *NetworkConfigList) loadDropIns(dir string) error {

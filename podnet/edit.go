@@ -1,9 +1,7 @@
 package podnet
 
 import (
-	"bytes"
 	"fmt"
-	"slices"
 
 	"github.com/fairlead/fairlead/cni/rawjson"
 	"github.com/fairlead/fairlead/libcni"
@@ -12,10 +10,6 @@ import (
 // edit changes the plugins of a network's configuration. The result is one self-contained list: the note and the cache
 // store it, and a tear-down needs no other file.
 func edit(list *libcni.NetworkConfigList, change ...func(*rawjson.Object) error) (*libcni.NetworkConfigList, error) {
-	whole, err := rawjson.ParseObject(list.Bytes)
-	if err != nil {
-		return nil, fmt.Errorf("network %s: %w", list.Name, err)
-	}
 	var plugins [][]byte
 	for _, p := range list.Plugins {
 		o, err := rawjson.ParseObject(p.Bytes)
@@ -29,7 +23,5 @@ func edit(list *libcni.NetworkConfigList, change ...func(*rawjson.Object) error)
 		}
 		plugins = append(plugins, o.Bytes())
 	}
-	whole.Set("plugins", slices.Concat([]byte{'['}, bytes.Join(plugins, []byte{','}), []byte{']'}))
-	whole.Set("loadOnlyInlinedPlugins", []byte("true"))
-	return libcni.ConfListFromBytes(whole.Bytes())
+	return list.WithPlugins(plugins)
 }
