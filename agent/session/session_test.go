@@ -35,6 +35,21 @@ func newSession(s store.Store, machine, instance string) *Session {
 	return New(s, Identity{Node: "a", Machine: machine, Instance: instance}, slog.New(slog.DiscardHandler))
 }
 
+// started starts a session that begins an ended watch again after a millisecond. It returns the session's revision too.
+func started(t *testing.T, in store.Store) (*Session, int64) {
+	t.Helper()
+	s := newSession(in, "1", "x")
+	s.retry = time.Millisecond
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	revision, err := s.Revision()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, revision
+}
+
 func valid(s *Session) bool { _, err := s.Revision(); return err == nil }
 
 func write(ctx context.Context, s *Session, key string) error {
@@ -363,15 +378,7 @@ func TestCompactedWatch(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t, etcdtest.Options{})
 	counted := &counting{Store: etcd.Store(t)}
-	s := newSession(counted, "1", "x")
-	s.retry = time.Millisecond
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	first, err := s.Revision()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, first := started(t, counted)
 	other := etcd.Store(t)
 	for _, node := range []string{"b", "c", "d"} {
 		if _, err := other.Commit(t.Context(), store.Op{Key: "nodes/" + node, Value: []byte("{}")}); err != nil {
@@ -419,15 +426,7 @@ func TestInterruptedWatch(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store")
 	broken := &interrupted{Store: open(t, path)}
-	s := newSession(broken, "1", "x")
-	s.retry = time.Millisecond
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	first, err := s.Revision()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, first := started(t, broken)
 	go s.Run(t.Context())
 	kerneltest.Until(t, func() bool { return broken.watches.Load() > 3 })
 	if now, err := s.Revision(); now != first || err != nil {
