@@ -66,15 +66,6 @@ func (e *Engine) Uplinks() (names []string) {
 	return names
 }
 
-// AcceptAdvertisements returns the sysctls with which links go on to accept router advertisements when the host forwards
-// IPv6. With accept_ra 1, which is the default, the kernel would ignore them, and the host's default route would expire.
-func AcceptAdvertisements(links []string) (out Objects) {
-	for _, l := range links {
-		out = append(out, &Sysctl{Key: "net/ipv6/conf/" + l + "/accept_ra", Value: "2", IsShared: true, Optional: true})
-	}
-	return out
-}
-
 // ParseRoute decodes a message about a route. m holds at least struct rtmsg.
 func ParseRoute(m []byte) RouteInfo {
 	p := m[unix.SizeofRtMsg:]

@@ -297,3 +297,16 @@ func openSysctl(key string, flags int) (int, error) {
 		}
 	}
 }
+
+// Forwarding returns the sysctls with which a namespace forwards packets of a family. Uplinks are links of the namespace
+// with a default route from router advertisements. With IPv6 forwarding and accept_ra 1, the default, the kernel would
+// ignore advertisements, and the route would expire: accept_ra 2 accepts them.
+func Forwarding(in Side, six bool, uplinks []string) (out Objects) {
+	if !six {
+		return Objects{&Sysctl{In: in, Key: "net/ipv4/ip_forward", Value: "1", IfZero: true, IsShared: true}}
+	}
+	for _, l := range uplinks {
+		out = append(out, &Sysctl{In: in, Key: "net/ipv6/conf/" + l + "/accept_ra", Value: "2", IsShared: true, Optional: true})
+	}
+	return append(out, &Sysctl{In: in, Key: "net/ipv6/conf/all/forwarding", Value: "1", IfZero: true, IsShared: true})
+}

@@ -92,13 +92,12 @@ func Families(r *cni.Result) (v4, v6 bool) {
 func Forwarding(a *Attachment, r *cni.Result) (list kernel.Objects) {
 	v4, v6 := Families(r)
 	if v4 {
-		list = append(list, &kernel.Sysctl{Key: "net/ipv4/ip_forward", Value: "1", IfZero: true, IsShared: true})
+		list = kernel.Forwarding(kernel.Host, false, nil)
 	}
-	if !v6 {
-		return list
+	if v6 {
+		list = append(list, kernel.Forwarding(kernel.Host, true, a.Facts.Uplinks())...)
 	}
-	list = append(list, kernel.AcceptAdvertisements(a.Facts.Uplinks())...)
-	return append(list, &kernel.Sysctl{Key: "net/ipv6/conf/all/forwarding", Value: "1", IfZero: true, IsShared: true})
+	return list
 }
 
 // MAC returns the hardware address that an attachment asks for, or "". The first that is set wins: runtimeConfig.mac,

@@ -59,7 +59,7 @@ func (w *State) shared(s *cluster.Snapshot, n *cluster.Network, self *cluster.No
 		backend.TakeOver(out.Objects)
 	}
 	for _, six := range families(n) {
-		w.Objects = append(w.Objects, h.forwarding(six)...)
+		w.Objects = append(w.Objects, kernel.Forwarding(kernel.Host, six, h.Uplinks)...)
 	}
 	w.Objects = append(w.Objects, unreachableRoutes(blocks, kernel.Host)...)
 	if h.MaxLinkMTU > out.MTU {
@@ -72,20 +72,6 @@ func (w *State) shared(s *cluster.Snapshot, n *cluster.Network, self *cluster.No
 			"the podCIDR %s of this Node also belongs to node %s: delete one of the two Nodes, so that it gets another podCIDR when it registers again", b.CIDR, b.Node)})
 	}
 	w.MTU[n.Name], w.By[n.Name] = out.MTU, out.By
-}
-
-// forwarding enables IP forwarding of a family in a namespace.
-func forwarding(six bool, in kernel.Side) kernel.Object {
-	key := map[bool]string{false: "net/ipv4/ip_forward", true: "net/ipv6/conf/all/forwarding"}[six]
-	return &kernel.Sysctl{In: in, Key: key, Value: "1", IfZero: true, IsShared: true}
-}
-
-// forwarding enables IP forwarding of a family on the host. Its uplinks go on to accept router advertisements.
-func (h Host) forwarding(six bool) kernel.Objects {
-	if !six {
-		return kernel.Objects{forwarding(six, kernel.Host)}
-	}
-	return append(kernel.AcceptAdvertisements(h.Uplinks), forwarding(six, kernel.Host))
 }
 
 // lastResort is a metric behind all other routes, for example a bridge's own route to the block.

@@ -37,7 +37,7 @@ func (w *State) isolated(s *cluster.Snapshot, self *cluster.Node, h Host, presen
 		w.MTU[name], w.By[name] = out.MTU, out.By
 		sp := Namespace{Network: name, NAT: n.NAT, Objects: disableReversePathFilter()}
 		for _, six := range families(n) {
-			sp.Objects = append(sp.Objects, forwarding(six, kernel.Container))
+			sp.Objects = append(sp.Objects, kernel.Forwarding(kernel.Container, six, nil)...)
 		}
 		sp.Objects = append(sp.Objects, unreachableRoutes(s.BlocksOf(name, self.Name), kernel.Container)...)
 		sp.Objects = append(sp.Objects, out.Objects...)
@@ -52,7 +52,7 @@ func (w *State) isolated(s *cluster.Snapshot, self *cluster.Node, h Host, presen
 	}
 	for _, six := range []bool{false, true} {
 		if slices.ContainsFunc(sortedKeys(ends), func(name string) bool { return slices.Contains(families(s.Networks[name]), six) }) {
-			w.Objects = append(w.Objects, h.forwarding(six)...)
+			w.Objects = append(w.Objects, kernel.Forwarding(kernel.Host, six, h.Uplinks)...)
 		}
 	}
 }
