@@ -2,6 +2,7 @@
 package gc
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -243,18 +244,23 @@ func (c *collector) removeNow(ctx context.Context, g Attachment) error {
 }
 
 // configuration returns the configuration that the attachment was added with, or else the network's current one, or
-// nil.
+// nil. Another library caches a list without the plugins that came from other files. If the list is still the same, those
+// plugins are the current ones.
 func (c *collector) configuration(g Attachment) (*libcni.NetworkConfigList, *libcni.RuntimeConf) {
 	rt := &libcni.RuntimeConf{ContainerID: g.Container, NetNS: g.alive, IfName: g.IfName}
 	if g.cache != nil {
 		rt.Args, rt.CapabilityArgs = g.cache.CniArgs, g.cache.CapabilityArgs
-		if list, err := g.cache.List(); err == nil {
-			return list, rt
-		}
 	}
-	list, err := libcni.LoadNetworkConf(c.ConfDir, g.Network)
+	current, err := libcni.LoadNetworkConf(c.ConfDir, g.Network)
 	if err != nil {
-		return nil, rt
+		current = nil
 	}
-	return list, rt
+	if g.cache == nil {
+		return current, rt
+	}
+	added, err := g.cache.List()
+	if err != nil || current != nil && bytes.Equal(added.Bytes, current.Bytes) {
+		return current, rt
+	}
+	return added, rt
 }

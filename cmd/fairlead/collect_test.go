@@ -118,6 +118,40 @@ func TestCollectSwitchedBack(t *testing.T) {
 	}
 }
 
+// TestCollectDropIns checks that gc --all also runs the plugins that came from other files, for attachments whose cache the
+// reference library wrote. Its cache has only the list.
+func TestCollectDropIns(t *testing.T) {
+	t.Parallel()
+	host(t)
+	conf, bin := t.TempDir(), t.TempDir()
+	write(t, conf, "n.conflist", `{"cniVersion":"1.1.0","name":"n","plugins":[{"type":"bridge","bridge":"cni0","isGateway":true,
+		"ipam":{"type":"host-local","subnet":"10.88.0.0/24"}}]}`)
+	must(t, os.Mkdir(filepath.Join(conf, "n"), 0o755))
+	write(t, filepath.Join(conf, "n"), "10-portmap.conf", `{"type":"portmap","cniVersion":"1.1.0","capabilities":{"portMappings":true}}`)
+	for _, name := range []string{"bridge", "host-local", "portmap"} {
+		must(t, os.Symlink(reference.Plugin(t, name), filepath.Join(bin, name)))
+	}
+	s := &site{t, append(os.Environ(), "NETCONFPATH="+conf, "CNI_PATH="+bin), map[string]string{}}
+	must(t, os.MkdirAll("/run/fairlead", 0o700)) // which only our plugins make
+	s.sh("ip netns add web\nip netns add gone")
+	s.reference("add", "web", `{"portMappings":[{"hostPort":9001,"containerPort":80,"protocol":"tcp"}]}`)
+	before := s.left()
+	s.reference("add", "gone", `{"portMappings":[{"hostPort":9000,"containerPort":80,"protocol":"tcp"}]}`)
+	if full := s.left(); !strings.Contains(full, "9000") {
+		t.Fatalf("the reference library did not run portmap:\n%s", kerneltest.Diff(before, full))
+	}
+	s.sh("ip netns del gone")
+	kerneltest.Until(t, func() bool {
+		return strings.Count(kerneltest.Run(s, "ip", "-o", "link", "show", "type", "veth"), "\n") == 1
+	})
+	if out := s.ok("gc", "--all"); !strings.Contains(out, "removed n ") {
+		t.Errorf("gc --all:\n%s", out)
+	}
+	if d := kerneltest.Diff(before, s.left()); d != "" {
+		t.Errorf("left or taken:\n%s", d)
+	}
+}
+
 // clean removes from a dump the files that the test itself removed.
 func clean(dump, lost string) (out string) {
 	for l := range strings.Lines(dump) {

@@ -135,7 +135,7 @@ func (s *site) hostEnd(container string) string {
 	return ""
 }
 
-// dump returns everything that a repair may change, without packet counters.
+// dump returns everything that a repair may change.
 func (s *site) dump() string { return s.settled(s.dumpNow) }
 
 // settled returns a text once it no longer changes: carriers follow their links, and namespaces end, with a delay.
@@ -346,9 +346,9 @@ func (s *site) names(script string) string {
 	return script
 }
 
-// normal removes from a dump what differs between two equal links.
+// normal removes from a dump what differs between two equal links, and packet counters.
 func normal(dump string) string {
-	dump = kerneltest.Mask(dump, kerneltest.Numbers, kerneltest.Timers)
+	dump = kerneltest.Mask(dump, kerneltest.Numbers, kerneltest.Timers, kerneltest.Counters)
 	for _, r := range []struct{ pattern, by string }{
 		{`port_(id|no) 0x[0-9a-f]+|designated_port \d+|fdb_n_learned \d+`, ""},
 		{`\b(index|ref|bind|parentbus|numtxqueues) \d+`, ""}, {` +`, " "}, {`filter .* fh `, "filter fh "},
