@@ -47,6 +47,8 @@ type point struct {
 	errno unix.Errno
 	shift time.Duration
 	then  recovery
+
+	orEarlier bool // if the call is not reached, an earlier one of its class will do
 }
 
 func (p point) String() string {

@@ -113,6 +113,10 @@ func sweep(t *testing.T, s *scene, workers int, choose func([]point) []point) []
 func playFrom(t *testing.T, m *machine, todo <-chan point, record func(point, bool, error)) *machine {
 	for p := range todo {
 		reached, err := m.play(p)
+		for p.orEarlier && !reached && err == nil && p.nth > 1 {
+			p.nth /= 2
+			reached, err = m.play(p)
+		}
 		if err != nil && m.other != nil {
 			err = fmt.Errorf("with another container: %w", err)
 		}
