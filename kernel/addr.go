@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -118,12 +117,10 @@ const minIPv6MTU = 1280 // bytes, RFC 8200, 5
 // and on a busy host it comes late. Without that route the first packet is forwarded and lost, and a neighbour that has
 // received the announcement does not ask again.
 func (a *Addr) waitForLocalRoute(e *Engine, index int) {
-	for deadline := time.Now().Add(portTimeout); time.Now().Before(deadline); {
+	_, _ = e.poll(func() (bool, error) {
 		m, err := e.RouteTo(a.In, a.Prefix.Addr(), func(b *netlink.Buffer) { b.Uint32(unix.RTA_OIF, uint32(index)) })
-		if err == nil && m[7] == unix.RTN_LOCAL || e.pause(portPollInterval) != nil {
-			return
-		}
-	}
+		return err == nil && m[7] == unix.RTN_LOCAL, nil
+	})
 }
 
 // resolveOverlaps handles the other addresses of a subnet after a shared link got a new address. It replaces them with

@@ -25,7 +25,7 @@ const (
 	brportState      = 1 // linux/if_link.h: IFLA_BRPORT_STATE
 	portDisabled     = 0 // linux/if_bridge.h; the states listening and learning belong to the spanning tree protocol
 	portTimeout      = 2 * time.Second
-	portPollInterval = 200 * time.Microsecond
+	portPollInterval = 200 * time.Microsecond // at first: see poll
 )
 
 // notePair remembers a pair of an attachment.
@@ -147,19 +147,23 @@ func (l *LinkInfo) portEnabled() bool {
 // waitForLink reads a link of the host until the condition holds, up to portTimeout, and reports whether it holds. Since
 // kernel 6.9, reading the link makes the kernel check the carrier at once.
 func (e *Engine) waitForLink(link string, so func(*LinkInfo) bool) (is bool, err error) {
-	for deadline := time.Now().Add(portTimeout); ; err = e.pause(portPollInterval) {
-		if err != nil {
-			return false, err
-		}
+	return e.poll(func() (bool, error) {
 		l, err := e.getLink(Host, link, named(link)) // not from a snapshot
-		if err != nil {
+		return err == nil && so(l), err
+	})
+}
+
+// poll asks until the answer is yes, up to portTimeout, and returns the last answer. Between questions, it waits an eighth
+// of the time since the first one: on a busy host, the answer comes late, and questions would make it later.
+func (e *Engine) poll(question func() (yes bool, err error)) (yes bool, err error) {
+	for began := time.Now(); ; {
+		yes, err := question()
+		waited := time.Since(began)
+		if yes || err != nil || waited > portTimeout {
+			return yes, err
+		}
+		if err := e.pause(max(portPollInterval, waited/8)); err != nil {
 			return false, err
-		}
-		if so(l) {
-			return true, nil
-		}
-		if time.Now().After(deadline) {
-			return false, nil
 		}
 	}
 }
