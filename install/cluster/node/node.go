@@ -22,6 +22,9 @@ import (
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/gc"
 	"github.com/fairlead/fairlead/install"
+	"github.com/fairlead/fairlead/libcni"
+	"github.com/fairlead/fairlead/plugins/chain"
+	"github.com/fairlead/fairlead/plugins/delegate"
 )
 
 // Retired is the name of the list that stays on a node with attachments. It is the last one in the directory, so a
@@ -88,7 +91,7 @@ func Remove(ctx context.Context, o Options) *Report {
 			r.Attachments = append(r.Attachments, strings.Join([]string{x.Network, x.ContainerID, x.IfName}, " "))
 		}
 	}
-	r.files(o, inUse(records, list))
+	r.files(o, inUse(records, list, filepath.Dir(o.List)))
 	return r
 }
 
@@ -158,16 +161,16 @@ func (l conflist) name() string {
 	return name
 }
 
-// types returns the types of the list's plugins and of their IPAM plugins.
-func (l conflist) types() (names []string) {
-	plugins, _ := l["plugins"].([]any)
-	for _, p := range plugins {
-		conf, _ := p.(map[string]any)
-		ipam, _ := conf["ipam"].(map[string]any)
-		for _, c := range []map[string]any{conf, ipam} {
-			if name, ok := c["type"].(string); ok {
-				names = append(names, name)
-			}
+// types returns the types of a list's plugins, of those inside a fairlead-chain or fairlead-pod, and of their IPAM
+// plugins.
+func types(conf map[string]any) (names []string) {
+	if name, ok := conf["type"].(string); ok {
+		names = append(names, name)
+	}
+	plugins, _ := conf["plugins"].([]any)
+	for _, c := range append(plugins, conf["ipam"], conf["delegate"]) {
+		if inner, ok := c.(map[string]any); ok {
+			names = append(names, types(inner)...)
 		}
 	}
 	return names
@@ -212,16 +215,31 @@ func (r *Report) forget(o Options) error {
 }
 
 // inUse returns the names of the programs that attachments need for their deletion: their own plugins; the other plugins
-// of their list and loopback, which a runtime calls for every pod; and fairlead, with which an administrator removes the
-// rest.
-func inUse(records []*attach.Record, list conflist) (names []string) {
+// of their lists, of which the agent's may have changed since; loopback, which a runtime calls for every pod; and fairlead,
+// with which an administrator removes the rest.
+func inUse(records []*attach.Record, agents conflist, dir string) (names []string) {
 	if len(records) == 0 {
 		return nil
 	}
-	names = append(list.types(), "fairlead-cni", "fairlead", "loopback")
+	names = append(types(agents), "fairlead-cni", "fairlead", "loopback", delegate.ChainType, delegate.PodType, delegate.NetworkType, chain.PolicyType)
+	networks := map[string]bool{agents.name(): true}
 	for _, r := range records {
 		for _, p := range r.Parts {
 			names = append(names, p.Plugin, p.IPAM)
+		}
+		if networks[r.Network] {
+			continue
+		}
+		networks[r.Network] = true
+		list, err := libcni.LoadNetworkConf(dir, r.Network)
+		if err != nil {
+			continue // the runtime's copy of it names plugins that have a part here
+		}
+		for _, p := range list.Plugins {
+			conf := map[string]any{}
+			if json.Unmarshal(p.Bytes, &conf) == nil {
+				names = append(names, types(conf)...)
+			}
 		}
 	}
 	slices.Sort(names)
