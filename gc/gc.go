@@ -224,7 +224,11 @@ func (c *collector) removeNow(ctx context.Context, g Attachment) error {
 	}
 	list, rt := c.configuration(g)
 	if list == nil {
-		return c.removeByRecord(ctx, g)
+		err := c.removeByRecord(ctx, g)
+		if g.cache != nil {
+			err = errors.Join(err, c.Runtime.Forget(g.cache))
+		}
+		return err
 	}
 	err := c.Runtime.DelNetworkList(ctx, list, rt)
 	if e, ok := errors.AsType[*cni.Error](err); ok && e.Code == cni.CodeTryAgainLater {
@@ -236,7 +240,8 @@ func (c *collector) removeNow(ctx context.Context, g Attachment) error {
 		}
 		return c.removeByRecord(ctx, g) // other plugins ran, and did not remove what Fairlead created
 	}
-	// A plugin that is not installed any more must not prevent the removal of Fairlead's objects.
+	// A plugin that is not installed any more must not prevent the removal of Fairlead's objects. The cached result, which
+	// that plugin needs, stays for the next run.
 	if err2 := c.removeByRecord(ctx, g); err2 != nil {
 		return errors.Join(err, err2)
 	}

@@ -36,11 +36,7 @@ func (c *collector) removeByRecord(ctx context.Context, g Attachment) error {
 			errs = append(errs, err)
 		}
 	}
-	errs = append(errs, c.dir.Remove(g.owner))
-	if g.cache != nil {
-		errs = append(errs, c.Runtime.Forget(g.cache))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.dir.Remove(g.owner))...)
 }
 
 func (c *collector) removeObjects(g Attachment, rec *attach.Record) error {

@@ -33,8 +33,8 @@ const rootExample = `  ip netns add web                     # create a namespace
   fairlead del my-network web          # detach it`
 
 const environmentHelp = `  NETCONFPATH   directory of network configurations; default /etc/cni/net.d
-  CNI_PATH      directories of plugins; default: cni/ next to this program, or
-                /opt/cni/bin if that directory does not exist
+  CNI_PATH      directories of plugins; default: cni/ next to this program, if it
+                exists, and /opt/cni/bin
   CNI_IFNAME    name of the interface in the container; default eth0
   CNI_ARGS      arguments for the plugins: KEY=VALUE;KEY=VALUE
   CAP_ARGS      capability arguments, JSON: {"portMappings": [{"hostPort": 8080,

@@ -291,6 +291,35 @@ func TestCollectUnknownPlugin(t *testing.T) {
 	}
 }
 
+// TestCollectMissingPlugin checks that gc --all tries again, with the result of ADD, when a plugin is there that was missing.
+func TestCollectMissingPlugin(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "web")
+	more, deleted := t.TempDir(), filepath.Join(t.TempDir(), "deleted")
+	other := write(t, more, "other", `#!/bin/sh
+[ $CNI_COMMAND = DEL ] && exec cat >`+deleted+`
+sed 's/.*"prevResult": *//; s/}$//'
+`)
+	must(t, os.Chmod(other, 0o755))
+	write(t, s.confDir(), "m.conflist", `{"cniVersion": "1.1.0", "name": "m", "plugins": [{"type": "ptp", "ipam": {"type": "host-local", "subnet": "10.9.0.0/24"}}, {"type": "other"}]}`)
+	s.sh("ip netns add gone")
+	with := &site{t, append(slices.Clone(s.env), "CNI_PATH="+filepath.SplitList(os.Getenv("PATH"))[0]+":"+more), s.ends}
+	with.ok("add", "m", "gone")
+	s.end("gone")
+	for range 2 {
+		if code, out, errs := s.fairlead("gc", "--all"); code != exitFailed || !strings.Contains(errs, `failed to find plugin "other"`) {
+			t.Errorf("without the plugin: exit code %d\n%s%s", code, out, errs)
+		}
+	}
+	with.ok("gc", "--all")
+	if raw, err := os.ReadFile(deleted); err != nil || !strings.Contains(string(raw), "10.9.0.2/24") {
+		t.Errorf("the plugin got: %s, %v", raw, err)
+	}
+	if out := s.ok("gc", "--all"); out != "Nothing is left behind; 1 attachments exist.\n" {
+		t.Errorf("again:\n%s", out)
+	}
+}
+
 // TestDelLeavesSuccessor verifies that a DEL changes nothing in another namespace at the same path.
 func TestDelLeavesSuccessor(t *testing.T) {
 	t.Parallel()

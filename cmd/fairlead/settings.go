@@ -68,7 +68,7 @@ func (a *app) runtime(path []string) *libcni.CNIConfig {
 	return c
 }
 
-// pluginPath returns CNI_PATH, or the directory of the plugins that were built with this program.
+// pluginPath returns CNI_PATH, or the directories of the plugins that were built with this program and of all others.
 func (a *app) pluginPath() []string {
 	if path := a.getenv("CNI_PATH"); path != "" {
 		return filepath.SplitList(path)
@@ -78,18 +78,19 @@ func (a *app) pluginPath() []string {
 		self, err = filepath.EvalSymlinks(self)
 	}
 	if err == nil {
-		return []string{pluginDirOf(self)}
+		return pluginDirsOf(self)
 	}
 	return []string{defaultPluginPath}
 }
 
-// pluginDirOf returns the directory cni next to a program if it exists, otherwise the default directory.
-func pluginDirOf(program string) string {
+// pluginDirsOf returns the directory cni next to a program, if it exists, and the default directory, where runtimes and
+// other software have their plugins.
+func pluginDirsOf(program string) (dirs []string) {
 	dir := filepath.Join(filepath.Dir(program), "cni")
 	if fi, err := os.Stat(dir); err == nil && fi.IsDir() {
-		return dir
+		dirs = append(dirs, dir)
 	}
-	return defaultPluginPath
+	return append(dirs, defaultPluginPath)
 }
 
 // containerID returns the ID that cnitool gives to a namespace, so that either program can remove what the other added.

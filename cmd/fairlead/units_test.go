@@ -20,11 +20,11 @@ import (
 func TestPluginPath(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if got := pluginDirOf(filepath.Join(dir, "fairlead")); got != defaultPluginPath {
+	if got := pluginDirsOf(filepath.Join(dir, "fairlead")); !slices.Equal(got, []string{defaultPluginPath}) {
 		t.Errorf("without cni/ next to the program: %s", got)
 	}
 	write(t, dir, "cni/bridge", "")
-	if got := pluginDirOf(filepath.Join(dir, "fairlead")); got != filepath.Join(dir, "cni") {
+	if got := pluginDirsOf(filepath.Join(dir, "fairlead")); !slices.Equal(got, []string{filepath.Join(dir, "cni"), defaultPluginPath}) {
 		t.Errorf("with cni/ next to the program: %s", got)
 	}
 	a := &app{getenv: func(string) string { return "/a:/b" }}

@@ -213,6 +213,24 @@ func TestPodAsksAgent(t *testing.T) {
 	}
 }
 
+// TestPodDeviceWithoutCapability checks that a network gets its device although no plugin declares the capability.
+func TestPodDeviceWithoutCapability(t *testing.T) {
+	h := newPodHost(t)
+	h.define("plain", `{"cniVersion": "1.0.0", "type": "one"}`, "example.com/nic")
+	h.serve(map[string]address.Handler{podstate.OpDevices: func(context.Context, json.RawMessage) (any, error) {
+		return podstate.DevicesResult{IDs: []string{"0000:01:00.1"}}, nil
+	}})
+	args := h.args(`{"k8s.v1.cni.cncf.io/networks": "[{\"name\": \"plain\"}, {\"name\": \"plain\", \"deviceID\": \"0000:02:00.1\"}]"}`)
+	if _, err := Pod(&plugin.Exec{}).Funcs.Add(t.Context(), args); err != nil {
+		t.Fatal(err)
+	}
+	calls := h.calls()
+	wantCalls(t, calls, "ADD eth0", `ADD net1 "deviceID":"0000:01:00.1"`, `ADD net2 "deviceID":"0000:02:00.1"`)
+	if strings.Contains(calls[1], `"runtimeConfig":{"deviceID`) {
+		t.Errorf("a plugin got a capability that it does not declare: %s", calls[1])
+	}
+}
+
 // TestPodWithoutAgent checks the code for a definition that cannot be found without an agent.
 func TestPodWithoutAgent(t *testing.T) {
 	h := newPodHost(t)

@@ -118,7 +118,7 @@ func (c *podCall) arguments(list *rawjson.Object, n *request.Network, isDefault 
 	if err != nil {
 		return nil, err
 	}
-	known := slices.Clone(names)
+	known := append(slices.Clone(names), "deviceID") // the first plugin's configuration has it: see withDevice
 	if slices.Contains(known, PodAnnotations) {
 		known = append(known, "ips") // the plugin reads addresses from the annotations
 	}
