@@ -117,6 +117,7 @@ func TestAnnotate(t *testing.T) {
 		"fairlead.io/ports":             "8080:80 53:53/udp",
 		"fairlead.io/aliases.net1":      "www,api",
 		"fairlead.io/egress-bandwidth":  "2G",
+		"fairlead.io/labels":            "app=web", // for fairlead-policy
 		"example.com/else":              "whatever",
 	}))
 	must(t, p.Validate())

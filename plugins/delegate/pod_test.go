@@ -244,7 +244,7 @@ func TestPodWithoutAgent(t *testing.T) {
 func TestPodWithoutRequests(t *testing.T) {
 	h := newPodHost(t)
 	p := Pod(&plugin.Exec{})
-	for _, annotations := range []string{`null`, `{}`, `{"a": "b"}`, `{"k8s.v1.cni.cncf.io/networks": " "}`, `{"kubernetes.io/ingress-bandwidth": "1M"}`} {
+	for _, annotations := range []string{`null`, `{}`, `{"a": "b"}`, `{"k8s.v1.cni.cncf.io/networks": " "}`, `{"kubernetes.io/ingress-bandwidth": "1M"}`, `{"fairlead.io/labels": "app=web"}`} {
 		args := h.args(annotations)
 		if _, err := p.Funcs.Add(t.Context(), args); err != nil {
 			t.Errorf("%s: %v", annotations, err)

@@ -62,7 +62,7 @@ func isSelection(key string) bool {
 // concerns reports whether an annotation asks for something. The runtime itself turns the annotations about bandwidth of
 // kubernetes.io into arguments.
 func concerns(key string) bool {
-	return isSelection(key) || strings.HasPrefix(key, request.Prefix)
+	return isSelection(key) || strings.HasPrefix(key, request.Prefix) && key != request.Prefix+"labels"
 }
 
 // identify reads the pod's name from CNI_ARGS.

@@ -30,6 +30,7 @@ func own() map[string]func(n *Network, value string) error {
 	return map[string]func(*Network, string) error{
 		"default-network":   nil,
 		"networks":          nil,
+		"labels":            nil, // fairlead-policy reads them
 		"ips":               func(n *Network, v string) error { n.IPs = words(v); return nil },
 		"mac":               func(n *Network, v string) error { n.MAC = v; return nil },
 		"ports":             (*Network).setPorts,

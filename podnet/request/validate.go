@@ -22,14 +22,14 @@ func (p *Pod) Validate() error {
 	for _, kv := range append(p.KubernetesArgs(), p.Args...) {
 		errs = append(errs, validArg(kv))
 	}
-	names := map[string]bool{"lo": true}
+	names, gateways := map[string]bool{"lo": true}, map[bool]bool{}
 	for i := range p.Networks {
 		name := p.Networks[i].InterfaceName(i)
 		if names[name] {
 			errs = append(errs, fmt.Errorf("networks[%d]: the interface name %s is taken", i, name))
 		}
 		names[name] = true
-		errs = append(errs, At(i, p.Networks[i].validate(i)))
+		errs = append(errs, At(i, p.Networks[i].validate(i)), At(i, p.Networks[i].validGateways(gateways)))
 	}
 	return errors.Join(errs...)
 }
@@ -83,7 +83,7 @@ func (n *Network) validate(i int) error {
 			errs = append(errs, fmt.Errorf("mac %q: want a unicast hardware address like 02:00:00:00:00:01", n.MAC))
 		}
 	}
-	return errors.Join(append(errs, n.validGateways())...)
+	return errors.Join(errs...)
 }
 
 func validIP(s string) error {
@@ -97,16 +97,16 @@ func validIP(s string) error {
 	return nil
 }
 
-func (n *Network) validGateways() error {
-	families := map[bool]bool{}
+// validGateways checks the gateways of a network's default route. It adds their families to those that the pod has.
+func (n *Network) validGateways(has map[bool]bool) error {
 	for _, gw := range n.DefaultRoute {
-		if !gw.IsValid() || families[gw.Is4()] {
-			return errors.New("default route: want one gateway of a family at most")
+		if !gw.IsValid() || has[gw.Is4()] {
+			return errors.New("default route: want one gateway of a family at most, in all networks of the pod")
 		}
 		if gw.Zone() != "" {
 			return fmt.Errorf("default route: gateway %s: want an address without a zone", gw)
 		}
-		families[gw.Is4()] = true
+		has[gw.Is4()] = true
 	}
 	return nil
 }
