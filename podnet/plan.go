@@ -57,7 +57,7 @@ func (m *Manager) planOne(ctx context.Context, p *Pod, n *Network, i int, chosen
 		changes = append(changes, request.WithArgs(n.Args))
 	}
 	if chosen {
-		changes = append(changes, request.WithDefaultRoute(n.DefaultRoute))
+		changes = append(changes, inMembers(request.WithDefaultRoute(n.DefaultRoute)))
 	}
 	if list, err = edit(list, changes...); err != nil {
 		return nil, request.At(i, err)
@@ -80,32 +80,22 @@ func (m *Manager) planOne(ctx context.Context, p *Pod, n *Network, i int, chosen
 
 // insideLinks reports whether a plugin of a network uses a link that another network of the pod may create.
 func insideLinks(list *libcni.NetworkConfigList) bool {
-	for _, p := range list.Plugins {
-		if v, ok := rawjson.Find(p.Bytes, "linkInContainer"); ok && string(v.Raw) == "true" {
-			return true
-		}
-	}
-	return false
+	return each(list, func(plugin []byte) bool {
+		v, ok := rawjson.Find(plugin, "linkInContainer")
+		return ok && string(v.Raw) == "true"
+	})
 }
 
 // hasWayOut reports whether a network's configuration adds a default route.
 func hasWayOut(list *libcni.NetworkConfigList) bool {
-	for _, p := range list.Plugins {
-		if v, ok := rawjson.Find(p.Bytes, "isDefaultGateway"); ok && string(v.Raw) == "true" {
+	return each(list, func(plugin []byte) bool {
+		if v, ok := rawjson.Find(plugin, "isDefaultGateway"); ok && string(v.Raw) == "true" {
 			return true
 		}
-		routes, ok := rawjson.Find(p.Bytes, "ipam.routes")
-		if !ok {
-			continue
-		}
+		routes, _ := rawjson.Find(plugin, "ipam.routes")
 		elements, _ := rawjson.Elements(routes.Raw) // the plugin rejects a value that is not a list
-		for _, e := range elements {
-			if request.IsDefaultRoute(e.Raw) {
-				return true
-			}
-		}
-	}
-	return false
+		return slices.ContainsFunc(elements, func(e rawjson.Value) bool { return request.IsDefaultRoute(e.Raw) })
+	})
 }
 
 // findPlugins checks that all plugins of a network exist. It runs for all networks before the first is set up.

@@ -2,6 +2,7 @@ package podnet_test
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -104,6 +105,29 @@ func TestDefaultRoute(t *testing.T) {
 		_, err = n.SetUpPod(t.Context(), p)
 		wants(t, err, "network "+n.name("d")+" cannot be the pod's default route by "+gw.String())
 		n.nothingLeft("other")
+	})
+}
+
+// TestDefaultRouteOfFusedNetworks checks that a requested default route works with networks that fairlead fuse wrote.
+func TestDefaultRouteOfFusedNetworks(t *testing.T) {
+	both(t, func(t *testing.T, exec func(*podnet.Options)) {
+		n := newNode(t, exec)
+		for i, name := range []string{"a", "b"} {
+			n.write(fmt.Sprintf("%d0-%s.conflist", i+1, name), fmt.Sprintf(`{"cniVersion": "1.1.0", "name": %q, "plugins": [{"type": "fairlead-chain", "plugins": [{"type": "bridge", "bridge": %q,
+				"isGateway": true, "isDefaultGateway": %v, "ipam": {"type": "host-local", "dataDir": %q, "subnet": "10.%d.%d.0/24"}}, {"type": "tuning"}]}]}`,
+				n.name(name), n.link(name), i == 0, filepath.Join(t.TempDir(), "ipam"), n.n, i+1))
+		}
+		n.Reload()
+		gw := netip.AddrFrom4([4]byte{10, byte(n.n), 2, 1})
+		p := n.pod("web", podnet.Network{}, podnet.Network{Name: "b", DefaultRoute: []netip.Addr{gw}})
+		_, err := n.SetUpPod(t.Context(), p)
+		must(t, err)
+		if got := strings.TrimSpace(kerneltest.In(t, p.Netns, "ip", "route", "show", "default")); !strings.HasPrefix(got, "default via "+gw.String()+" dev net1") || strings.Contains(got, "\n") {
+			t.Errorf("default routes:\n%s", got)
+		}
+		must(t, n.CheckPod(t.Context(), p.ID))
+		must(t, n.TearDownPod(t.Context(), p.ID))
+		n.nothingLeft("web")
 	})
 }
 

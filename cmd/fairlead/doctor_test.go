@@ -135,6 +135,26 @@ func untold(name string) bool {
 	return false
 }
 
+// TestDoctorFusedList checks that doctor looks at the plugins inside a fused list, too.
+func TestDoctorFusedList(t *testing.T) {
+	t.Parallel()
+	s := newDoctorSite(t)
+	write(t, s.confDir(), "m.conflist", `{"cniVersion": "1.1.0", "name": "m", "plugins": [{"type": "fairlead-chain", "plugins": [
+		{"type": "ptp", "ipam": {"type": "fairlead-ipam"}}, {"type": "nowhere-to-be-found"}]}]}`)
+	write(t, s.confDir(), "small.conflist", `{"cniVersion": "1.1.0", "name": "small", "plugins": [{"type": "fairlead-chain", "plugins": [
+		{"type": "ptp", "ipam": {"type": "host-local", "subnet": "10.8.0.0/29"}}]}]}`)
+	s.sh("mkdir -p /var/lib/cni/networks/small")
+	for _, ip := range []string{"10.8.0.2", "10.8.0.3", "10.8.0.4", "10.8.0.5", "10.8.0.6"} {
+		write(t, "/var/lib/cni/networks/small", ip, "x"+ip)
+	}
+	_, d := s.doctor()
+	for _, want := range []string{"agent-away", "plugin-missing", "range-nearly-full"} {
+		if !slices.ContainsFunc(d.Findings, func(f doctor.Finding) bool { return f.Name == want }) {
+			t.Errorf("no finding %s in %+v", want, d.Findings)
+		}
+	}
+}
+
 // TestDoctor breaks a host in each way. Doctor must report it, and the command in the finding must fix it.
 func TestDoctor(t *testing.T) {
 	t.Parallel()

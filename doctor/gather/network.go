@@ -30,7 +30,14 @@ func (g *gatherer) networks(ctx context.Context, records []*attach.Record) {
 			g.miss("network "+name, err)
 			continue
 		}
+		members, err := netconf.Members(list)
+		g.miss("network "+name, err)
 		for _, p := range list.Plugins {
+			if !slices.Contains(members, p) { // others are inside
+				g.plugin(name, p.Network.Type)
+			}
+		}
+		for _, p := range members {
 			g.plugin(name, p.Network.Type)
 			g.plugin(name, p.Network.IPAM.Type)
 			if p.Network.IPAM.Type == "host-local" {

@@ -16,11 +16,12 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/plugin"
 	chained "github.com/fairlead/fairlead/plugins/chain"
+	"github.com/fairlead/fairlead/podnet/request"
 	"github.com/fairlead/fairlead/skel"
 )
 
 // ChainType is the plugin type that runs a whole list in one process.
-const ChainType = "fairlead-chain"
+const ChainType = request.ChainType
 
 // Chain returns the plugin that runs a list's plugins in its own process, in the order in which a runtime would.
 // Plugins of other programs run as processes.

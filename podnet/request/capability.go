@@ -17,6 +17,9 @@ const (
 	maxBurst  = 1<<31 - 1
 )
 
+// ChainType is the type of the plugin that has a whole list of plugins inside.
+const ChainType = "fairlead-chain"
+
 // ErrUnsupported is the error for a setting of a pod that no plugin of the network declares as a capability.
 var ErrUnsupported = errors.New("no plugin of the network declares the capability")
 
