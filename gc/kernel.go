@@ -13,6 +13,7 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/inspect"
 	"github.com/fairlead/fairlead/kernel/netns"
+	"github.com/fairlead/fairlead/plugins/ovs"
 )
 
 // removeByRecord removes what Fairlead created for an attachment, without any configuration.
@@ -27,7 +28,8 @@ func (c *collector) removeByRecord(ctx context.Context, g Attachment) error {
 			return cni.Errorf(cni.CodeTryAgainLater, "it has been added again")
 		}
 	}
-	errs := []error{c.removeObjects(g, rec)}
+	left := c.removeObjects(g, rec)
+	errs := []error{left}
 	for _, s := range c.addressDirs() {
 		if s.cluster || s.network == g.Network {
 			_, err := s.free(ctx, func(h ipam.Allocation) bool {
@@ -36,7 +38,10 @@ func (c *collector) removeByRecord(ctx context.Context, g Attachment) error {
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(append(errs, c.dir.Remove(g.owner))...)
+	if left == nil { // otherwise the next run tries again
+		errs = append(errs, c.dir.Remove(g.owner))
+	}
+	return errors.Join(errs...)
 }
 
 func (c *collector) removeObjects(g Attachment, rec *attach.Record) error {
@@ -56,7 +61,11 @@ func (c *collector) removeObjects(g Attachment, rec *attach.Record) error {
 	var errs []error
 	if rec != nil {
 		list, err := rec.Objects()
+		sw := ovs.Switch(g.Network)
+		e.UseSwitch(sw)
 		errs = append(errs, err, e.Remove(list))
+		sw.Close()
+		e.UseSwitch(nil) // only the objects name the database
 		for _, p := range rec.Parts {
 			errs = append(errs, c.dir.Unclaim(g.owner, p.Ports))
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/gc"
 	"github.com/fairlead/fairlead/internal/netnspath"
+	"github.com/fairlead/fairlead/internal/ovstest"
 	"github.com/fairlead/fairlead/internal/reference"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
@@ -316,6 +317,30 @@ sed 's/.*"prevResult": *//; s/}$//'
 		t.Errorf("the plugin got: %s, %v", raw, err)
 	}
 	if out := s.ok("gc", "--all"); out != "Nothing is left behind; 1 attachments exist.\n" {
+		t.Errorf("again:\n%s", out)
+	}
+}
+
+// TestCollectOVS checks that gc --all removes a port of Open vSwitch with the record alone.
+func TestCollectOVS(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	sw := ovstest.New(t)
+	write(t, s.confDir(), "o.conflist", `{"cniVersion": "1.1.0", "name": "o", "plugins": [{"type": "ovs", "bridge": "ovs0", "socket_file": "`+sw.Socket()+`",
+		"ipam": {"type": "host-local", "subnet": "10.9.0.0/24"}}]}`)
+	s.sh("ip netns add gone")
+	s.ok("add", "o", "gone")
+	s.sh("ip netns del gone")
+	s.sh("rm -r " + s.confDir() + "/o.conflist /var/lib/cni/results")
+	ports := func() string { return strings.TrimSpace(sw.Ctl("list-ports", "ovs0")) }
+	if ports() == "" {
+		t.Fatal("the switch has no port")
+	}
+	s.ok("gc", "--all")
+	if got := ports(); got != "" {
+		t.Errorf("ports after gc: %q", got)
+	}
+	if out := s.ok("gc", "--all"); out != "Nothing is left behind; 0 attachments exist.\n" {
 		t.Errorf("again:\n%s", out)
 	}
 }

@@ -162,12 +162,13 @@ func (o *Outcome) run(ctx context.Context, limit time.Duration, checks []check) 
 	}
 }
 
-// repeat calls do until it succeeds or the context ends, and returns its last error.
+// repeat calls do until it succeeds or the context ends. It returns the last error, but not that of a call which the end
+// cut off, unless there was no other.
 func repeat(ctx context.Context, do func(context.Context) error) error {
 	var last error
 	for {
 		err := do(ctx)
-		if err == nil || ctx.Err() != nil {
+		if err == nil || ended(ctx) {
 			if last == nil || err == nil {
 				last = err
 			}
@@ -180,6 +181,12 @@ func repeat(ctx context.Context, do func(context.Context) error) error {
 		case <-time.After(pause):
 		}
 	}
+}
+
+// ended reports whether a context has ended or is about to: a connection's own timer may be faster than the context's.
+func ended(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
 // dial connects with a time limit. Its errors have no addresses: the caller's text has them.

@@ -3,6 +3,7 @@ package probe
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http/httptest"
@@ -62,6 +63,31 @@ func TestRun(t *testing.T) {
 		}
 	}
 }
+
+// TestCutOffAttempt checks that the error of an attempt that the time limit cut off does not replace an earlier one, even if
+// the context does not know yet that it has ended.
+func TestCutOffAttempt(t *testing.T) {
+	t.Parallel()
+	ctx, attempts := &late{Context: t.Context(), deadline: time.Now().Add(time.Hour)}, 0
+	err := repeat(ctx, func(context.Context) error {
+		if attempts++; attempts == 1 {
+			return errors.New("the reason")
+		}
+		ctx.deadline = time.Now()
+		return errors.New("cut off")
+	})
+	if err == nil || err.Error() != "the reason" || attempts != 2 {
+		t.Errorf("after %d attempts: %v", attempts, err)
+	}
+}
+
+// late is a context that does not end at its deadline.
+type late struct {
+	context.Context
+	deadline time.Time
+}
+
+func (l *late) Deadline() (time.Time, bool) { return l.deadline, true }
 
 // TestRunRepeats starts a listener after the first attempt.
 func TestRunRepeats(t *testing.T) {
