@@ -7,6 +7,7 @@
 package install
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/fairlead/fairlead/internal/filelock"
 )
 
 // stateDir is the directory, below the plugins, with the manifest and the replaced files. The names of plugins have no
@@ -66,17 +69,39 @@ type Place struct {
 // Open reads the manifest of a directory. The directory need not exist.
 func Open(dir string) (*Place, error) {
 	p := &Place{dir: dir}
+	return p, p.read()
+}
+
+func (p *Place) read() error {
+	p.manifest = nil
 	raw, err := os.ReadFile(p.state("manifest.json"))
 	if errors.Is(err, os.ErrNotExist) {
-		return p, nil
+		return nil
 	}
 	if err == nil {
 		err = json.Unmarshal(raw, &p.manifest)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read what is installed in %s: %w", dir, err)
+		return fmt.Errorf("read what is installed in %s: %w", p.dir, err)
 	}
-	return p, nil
+	return nil
+}
+
+// lock keeps other processes from changing the directory, and reads what they changed before. The lock is the directory's
+// own, so it also works between a container and the host.
+func (p *Place) lock() (unlock func(), err error) {
+	d, err := os.Open(p.dir)
+	if err != nil {
+		return nil, err
+	}
+	err = filelock.Lock(context.Background(), int(d.Fd()), p.dir)
+	if err == nil {
+		err = p.read()
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return func() { _ = filelock.Close(d) }, nil
 }
 
 // Installed reports whether Install has put files into the directory.
@@ -86,6 +111,16 @@ func (p *Place) state(name string) string { return filepath.Join(p.dir, stateDir
 
 // Install puts files into place, in their order. With dry it only reports what it would do.
 func (p *Place) Install(files []File, dry bool) (out []Done, err error) {
+	if !dry {
+		if err := os.MkdirAll(p.dir, 0o755); err != nil {
+			return nil, err
+		}
+		unlock, err := p.lock()
+		if err != nil {
+			return nil, err
+		}
+		defer unlock()
+	}
 	for _, f := range files {
 		done, err := p.put(f, dry)
 		if err != nil {
@@ -194,6 +229,16 @@ func (p *Place) Uninstall(dry bool) (out []Done, err error) { return p.Uninstall
 // UninstallExcept is Uninstall without the files with the given base names, which are in use. A later Uninstall includes
 // them.
 func (p *Place) UninstallExcept(inUse []string, dry bool) (out []Done, err error) {
+	if !dry {
+		unlock, err := p.lock()
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, nil // nothing can be installed in a directory that does not exist
+		}
+		if err != nil {
+			return nil, err
+		}
+		defer unlock()
+	}
 	for _, e := range slices.Backward(slices.Clone(p.manifest)) {
 		if slices.Contains(inUse, filepath.Base(e.Path)) {
 			out = append(out, Done{Path: filepath.Join(p.dir, e.Path), Action: InUse})

@@ -274,6 +274,36 @@ func TestKilledInstall(t *testing.T) {
 	}
 }
 
+// TestConcurrentInstalls checks that first installs at once keep the files of other software, and that uninstalls at once
+// restore them.
+func TestConcurrentInstalls(t *testing.T) {
+	t.Parallel()
+	for range 10 {
+		dir := before(t)
+		was := tree(t, dir)
+		all := func(env string) {
+			t.Helper()
+			processes := make([]*exec.Cmd, 4)
+			for i := range processes {
+				processes[i] = exec.Command(os.Args[0])
+				processes[i].Env = append(os.Environ(), "INSTALL_DIR="+dir, env)
+				must(t, processes[i].Start())
+			}
+			for _, p := range processes {
+				must(t, p.Wait())
+			}
+		}
+		all("INSTALL_VERSION=1")
+		if raw, err := os.ReadFile(filepath.Join(dir, "bridge")); err != nil || string(raw) != "program 1" {
+			t.Errorf("bridge after install: %q, %v", raw, err)
+		}
+		all("INSTALL_BACK=1")
+		if now := tree(t, dir); now != was {
+			t.Fatalf("after uninstall\n%s\nwant\n%s", now, was)
+		}
+	}
+}
+
 // trimmed removes the manifest from a tree: its order may differ.
 func trimmed(tree string) string {
 	i := strings.Index(tree, ".fairlead/manifest.json")

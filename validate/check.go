@@ -36,6 +36,9 @@ func (c *checker) whole() (dropIns []string) {
 		c.single()
 		return nil
 	}
+	if ext := filepath.Ext(c.File); ext != ".conflist" && slices.Contains(netconf.Extensions(), ext) {
+		c.problem("plugins", "runtimes read no list from a file with the extension "+ext+": rename it to .conflist")
+	}
 	c.collect("", c.data, func(data []byte) error {
 		_, err := libcni.ConfListFromBytes(data)
 		return err

@@ -33,6 +33,34 @@ func TestPaths(t *testing.T) {
 	}
 }
 
+// TestListInOtherFile checks that a list whose file runtimes take for a single plugin is a problem, and that a fairlead-chain
+// in such a file is none.
+func TestListInOtherFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const inside = `"plugins":[{"type":"bridge","ipam":{"type":"host-local","subnet":"10.1.0.0/24"}}]}`
+	for file, c := range map[string]struct {
+		conf, want string
+	}{
+		"a.conflist": {`{"cniVersion":"1.0.0","name":"n",` + inside, ""},
+		"a.conf":     {`{"cniVersion":"1.0.0","name":"n",` + inside, "runtimes read no list from a file with the extension .conf: rename it to .conflist"},
+		"a.json":     {`{"cniVersion":"1.0.0","name":"n",` + inside, "runtimes read no list from a file with the extension .json: rename it to .conflist"},
+		"b.conf":     {`{"cniVersion":"1.0.0","name":"n","type":"fairlead-chain",` + inside, ""},
+	} {
+		path := filepath.Join(dir, file)
+		if err := os.WriteFile(path, []byte(c.conf), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, p := range File(path, nil)[0].Problems {
+			got += p.Problem
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", file, got, c.want)
+		}
+	}
+}
+
 // TestCollectEnds uses a check that rejects everything without a position: it is reported once.
 func TestCollectEnds(t *testing.T) {
 	t.Parallel()

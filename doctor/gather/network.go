@@ -11,14 +11,12 @@ import (
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni/invoke"
-	"github.com/fairlead/fairlead/cni/rawjson"
 	"github.com/fairlead/fairlead/doctor"
 	"github.com/fairlead/fairlead/internal/builtin"
 	"github.com/fairlead/fairlead/internal/netconf"
 	"github.com/fairlead/fairlead/ipam"
 	"github.com/fairlead/fairlead/libcni"
 	"github.com/fairlead/fairlead/plugins"
-	ipamplugins "github.com/fairlead/fairlead/plugins/ipam"
 	"github.com/fairlead/fairlead/skel"
 )
 
@@ -102,13 +100,7 @@ const maxRange = 1 << 16
 
 // ranges counts the addresses in use of each range set.
 func (g *gatherer) ranges(list *libcni.NetworkConfigList, p *libcni.NetworkConfig, records []*attach.Record) {
-	req, err := rawjson.ParseObject(p.Bytes)
-	if err != nil {
-		return
-	}
-	req.SetString("cniVersion", list.CNIVersion)
-	req.SetString("name", list.Name)
-	dir, sets, err := ipamplugins.HostLocalRanges(req.Bytes())
+	dir, sets, err := netconf.HostLocalRanges(list, p)
 	if err != nil {
 		g.miss("the ranges of network "+list.Name, err)
 		return

@@ -2,12 +2,14 @@
 package network
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/netip"
 	"path/filepath"
+	"slices"
 
 	"github.com/fairlead/fairlead/fuse"
 	"github.com/fairlead/fairlead/install"
@@ -26,7 +28,7 @@ type Options struct {
 }
 
 // File returns the file with the network's configuration in a directory: a bridge with masquerading, host ports, bandwidth
-// limits and firewall rules. It fails if another file has a network of this name.
+// limits and firewall rules. It fails if another file has a network of this name, or one whose addresses overlap.
 func File(dir string, o Options) (install.File, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -35,6 +37,9 @@ func File(dir string, o Options) (install.File, error) {
 	file := filepath.Join(dir, filePrefix+o.Name+".conflist")
 	if other := sameName(dir, file, o.Name); other != "" {
 		return install.File{}, fmt.Errorf("%s has a network %s already\nRemove it, or choose another name", other, o.Name)
+	}
+	if other, p := overlap(dir, o); other != "" {
+		return install.File{}, fmt.Errorf("network %s has addresses of %s\nChoose other addresses with --subnet", other, p)
 	}
 	data, err := list(o)
 	if err == nil && o.Fused {
@@ -60,6 +65,38 @@ func sameName(dir, file, name string) string {
 	return ""
 }
 
+// overlap returns another network of the directory, and that of the subnets which overlaps with it, or "".
+func overlap(dir string, o Options) (network string, subnet netip.Prefix) {
+	for _, name := range netconf.Names(dir) {
+		list, err := libcni.LoadNetworkConf(dir, name)
+		if err != nil || name == o.Name {
+			continue
+		}
+		members, _ := netconf.Members(list) // fairlead validate reports errors
+		for _, m := range members {
+			if m.Network.IPAM.Type != "host-local" {
+				continue
+			}
+			_, sets, _ := netconf.HostLocalRanges(list, m)
+			for _, r := range slices.Concat(sets...) {
+				if i := slices.IndexFunc(o.Subnets, r.Subnet.Overlaps); i >= 0 {
+					return name, o.Subnets[i]
+				}
+			}
+		}
+	}
+	return "", netip.Prefix{}
+}
+
+// bridgeName returns the name of a network's bridge. The name of a link has 15 bytes at most.
+func bridgeName(network string) string {
+	const prefix = "cni-"
+	if len(prefix+network) <= 15 {
+		return prefix + network
+	}
+	return fmt.Sprintf("%s%.11x", prefix, sha256.Sum256([]byte(network)))[:15]
+}
+
 func list(o Options) ([]byte, error) {
 	type object = map[string]any
 	var ranges []any
@@ -72,14 +109,10 @@ func list(o Options) ([]byte, error) {
 		ranges = append(ranges, []any{object{"subnet": p.Masked().String()}})
 		routes = append(routes, object{"dst": everywhere})
 	}
-	bridge := "cni-" + o.Name
-	if len(bridge) > 15 { // the longest name of a link
-		bridge = bridge[:15]
-	}
 	data, err := json.MarshalIndent(object{
 		"cniVersion": "1.0.0", "cniVersions": []string{"0.4.0", "1.0.0", "1.1.0"}, "name": o.Name,
 		"plugins": []any{
-			object{"type": "bridge", "bridge": bridge, "isGateway": true, "ipMasq": true, "hairpinMode": true,
+			object{"type": "bridge", "bridge": bridgeName(o.Name), "isGateway": true, "ipMasq": true, "hairpinMode": true,
 				"ipam": object{"type": "host-local", "ranges": ranges, "routes": routes}},
 			object{"type": "portmap", "capabilities": object{"portMappings": true}},
 			object{"type": "bandwidth", "capabilities": object{"bandwidth": true}},

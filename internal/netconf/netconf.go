@@ -11,8 +11,10 @@ import (
 	"strings"
 
 	"github.com/fairlead/fairlead/cni/rawjson"
+	"github.com/fairlead/fairlead/ipam"
 	"github.com/fairlead/fairlead/libcni"
 	"github.com/fairlead/fairlead/plugins/delegate"
+	ipamplugins "github.com/fairlead/fairlead/plugins/ipam"
 )
 
 // Extensions returns the extensions of the files that runtimes read.
@@ -23,10 +25,12 @@ func IsFile(arg string) bool {
 	return strings.Contains(arg, "/") || slices.Contains(Extensions(), filepath.Ext(arg))
 }
 
-// IsList reports whether a file holds a list, by its name or because it has the key plugins.
+// IsList reports whether a file holds a list, by its name or because it has the key plugins and, unlike a fairlead-chain, no
+// type.
 func IsList(file string, data []byte) bool {
-	_, found := rawjson.Find(data, "plugins")
-	return found || filepath.Ext(file) == ".conflist"
+	_, plugins := rawjson.Find(data, "plugins")
+	_, typed := rawjson.Find(data, "type")
+	return plugins && !typed || filepath.Ext(file) == ".conflist"
 }
 
 // Load returns the network that an argument names: the one in a file, or the one with that name in a directory.
@@ -120,4 +124,15 @@ func Members(list *libcni.NetworkConfigList) (all []*libcni.NetworkConfig, err e
 		}
 	}
 	return all, nil
+}
+
+// HostLocalRanges returns the directory and the ranges of a plugin of a list, whose IPAM plugin is host-local.
+func HostLocalRanges(list *libcni.NetworkConfigList, p *libcni.NetworkConfig) (dataDir string, sets []ipam.RangeSet, err error) {
+	req, err := rawjson.ParseObject(p.Bytes)
+	if err != nil {
+		return "", nil, err
+	}
+	req.SetString("cniVersion", list.CNIVersion)
+	req.SetString("name", list.Name)
+	return ipamplugins.HostLocalRanges(req.Bytes())
 }

@@ -44,7 +44,7 @@ var forbidden = []struct {
 	{"cmd/fairlead-cni", module + "/kernel/inspect", nil, "only diagnosis reads everything"},
 	{"attach", module, []string{module + "/attach", module + "/cni", module + "/kernel", module + "/internal"}, "many packages read records"},
 	{"doctor", module, []string{module + "/doctor", module + "/attach", module + "/cni", module + "/ipam", module + "/kernel", module + "/internal"}, "checks are pure functions of facts: no plugin, no runtime"},
-	{"install", module, []string{module + "/install"}, "it installs files of any kind"},
+	{"install", module, []string{module + "/install", module + "/internal/filelock"}, "it installs files of any kind"},
 	{"install/...", "github.com/spf13/cobra", nil, "other programs use it without our command line"},
 	{"internal/netnspath", module, []string{module + "/internal/netnspath", module + "/kernel", module + "/internal", module + "/cni/rawjson"}, "it names namespaces of any kind"},
 	{"repair", module + "/agent/store", nil, "it works on hosts without an agent"},
