@@ -9,13 +9,14 @@ import (
 
 // app holds what all commands share: the streams, the environment and the output format.
 type app struct {
+	stdin          io.Reader
 	stdout, stderr io.Writer
 	getenv         func(string) string
 	format         format
 }
 
 func newApp() *app {
-	return &app{stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv}
+	return &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv}
 }
 
 const rootLong = `Fairlead attaches containers to networks. It runs the plugins of a CNI network

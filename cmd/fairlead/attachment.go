@@ -236,7 +236,7 @@ func (a *app) statusCommand() *cobra.Command {
 func (s *session) status(ctx context.Context) error {
 	began := time.Now()
 	if err := s.cni.GetStatusNetworkList(ctx, s.list); err != nil {
-		return err
+		return unavailable(err)
 	}
 	message := "ready"
 	if !cni.AtLeast(s.list.CNIVersion, "1.1.0") {

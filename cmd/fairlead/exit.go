@@ -30,7 +30,7 @@ const exitHelp = `  0    success
   11   a temporary condition: the same command may work in a moment
   50   status: an ADD would fail now
   51   status: an ADD would fail now, and existing containers may lack connectivity
-  130  interrupted; the command undid what it had begun`
+  130  interrupted; add and pod setup removed what they had created`
 
 var errInterrupted = errors.New("interrupted") // a constant: nothing assigns it
 
@@ -44,6 +44,19 @@ type silentError struct{ code int }
 
 func (e silentError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 
+// unavailableError is an error because of which an ADD would fail.
+type unavailableError struct{ error }
+
+func (e unavailableError) Unwrap() error { return e.error }
+
+// unavailable gives an answer to "would an ADD work" the exit code 50, unless it has a code of its own.
+func unavailable(err error) error {
+	if err == nil || exitCode(err) != exitFailed {
+		return err
+	}
+	return unavailableError{err}
+}
+
 func exitCode(err error) int {
 	if errors.Is(err, errInterrupted) {
 		return exitInterrupted
@@ -53,6 +66,9 @@ func exitCode(err error) int {
 	}
 	if _, ok := errors.AsType[*usageError](err); ok {
 		return exitUsage
+	}
+	if _, ok := errors.AsType[unavailableError](err); ok {
+		return exitUnavailable
 	}
 	if _, ok := errors.AsType[*cni.ConfigError](err); ok {
 		return exitInvalid

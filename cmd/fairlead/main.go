@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -20,7 +21,10 @@ func main() {
 		skel.PluginMain(p)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, newApp(), os.Args)
+	context.AfterFunc(ctx, stop) // the second signal ends the program
+	a := newApp()
+	a.stdin = interruptible{ctx, os.Stdin}
+	code := run(ctx, a, os.Args)
 	stop()
 	os.Exit(code)
 }
@@ -41,4 +45,29 @@ func run(ctx context.Context, a *app, argv []string) int {
 	}
 	a.report(err)
 	return exitCode(err)
+}
+
+// interruptible is a reader that stops waiting when the context ends. A read from a terminal has no other end.
+type interruptible struct {
+	ctx context.Context
+	in  io.Reader
+}
+
+func (r interruptible) Read(p []byte) (int, error) {
+	type result struct {
+		data []byte
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		data := make([]byte, len(p))
+		n, err := r.in.Read(data)
+		done <- result{data[:n], err}
+	}()
+	select {
+	case got := <-done:
+		return copy(p, got.data), got.err
+	case <-r.ctx.Done():
+		return 0, context.Cause(r.ctx)
+	}
 }

@@ -271,7 +271,7 @@ func (a *app) networkApply(f *agentFlags) *cobra.Command {
 }
 
 func (a *app) applyFile(ctx context.Context, s store.Store, file, name string, dry bool) error {
-	raw, err := fileOrInput(file)
+	raw, err := a.fileOrInput(file)
 	if err != nil {
 		return err
 	}

@@ -147,6 +147,7 @@ func describeNode(s podnet.NodeStatus) shownNode {
 }
 
 func (a *app) nodeStatus(s podnet.NodeStatus) error {
+	s.Err = unavailable(s.Err)
 	err := a.printNode(s)
 	if err == nil && a.structured() && s.Err != nil {
 		return silentError{exitCode(s.Err)}

@@ -129,7 +129,7 @@ func (a *app) podSetUp(f *podFlags) *cobra.Command {
 func (a *app) podOf(id string, s *podSetting) (*podnet.Pod, error) {
 	p, annotations := &podnet.Pod{}, map[string]string{}
 	if s.manifest != "" {
-		raw, err := fileOrInput(s.manifest)
+		raw, err := a.fileOrInput(s.manifest)
 		if err != nil {
 			return nil, fmt.Errorf("read the manifest: %w", err)
 		}
@@ -223,9 +223,9 @@ func (a *app) podAttach(f *podFlags) *cobra.Command {
 }
 
 // fileOrInput reads a file. - is standard input.
-func fileOrInput(file string) ([]byte, error) {
+func (a *app) fileOrInput(file string) ([]byte, error) {
 	if file == "-" {
-		return io.ReadAll(os.Stdin)
+		return io.ReadAll(a.stdin)
 	}
 	return os.ReadFile(file)
 }

@@ -165,7 +165,7 @@ func (a *app) world(ctx context.Context, f *policyFlags) (*policy.World, error) 
 // readWorld reads the files, the agents' store or directory, or the cluster.
 func (a *app) readWorld(ctx context.Context, f *policyFlags) (*policy.World, error) {
 	if len(f.files) > 0 {
-		w, skipped, err := manifest.Load(os.Stdin, f.files...)
+		w, skipped, err := manifest.Load(a.stdin, f.files...)
 		if skipped > 0 {
 			fmt.Fprintf(a.stderr, "%d objects of other kinds were skipped\n", skipped)
 		}

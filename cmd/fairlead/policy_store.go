@@ -70,7 +70,7 @@ func (a *app) policyApply(f *agentFlags) *cobra.Command {
 // readPolicies reads the policies and namespaces of files. An invalid part is an error.
 func (a *app) readPolicies(files []string) (out []stored.Document, err error) {
 	for _, file := range files {
-		raw, err := fileOrInput(file)
+		raw, err := a.fileOrInput(file)
 		if err != nil {
 			return nil, err
 		}

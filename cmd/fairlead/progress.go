@@ -24,7 +24,7 @@ func (a *app) progress(what string) (end func()) {
 			select {
 			case <-tick.C:
 				shown = true
-				fmt.Fprintf(w, "\r%s: running for %d s (Ctrl-C undoes it) ", what, int(time.Since(began).Seconds()))
+				fmt.Fprintf(w, "\r%s: running for %d s (Ctrl-C stops it) ", what, int(time.Since(began).Seconds()))
 			case <-stop:
 				if shown {
 					fmt.Fprint(w, "\r\033[K")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -31,14 +32,14 @@ func (a *app) repairCommand() *cobra.Command {
   fairlead repair --container web --json | jq -r '.[].restored[].object'
   systemctl enable --now fairlead-repair.timer`,
 		Args: want(0, 0),
-		RunE: func(*cobra.Command, []string) error { return a.repair(&s, dry) },
+		RunE: func(c *cobra.Command, _ []string) error { return a.repair(c.Context(), &s, dry) },
 	}
 	dryRunFlag(c, &dry)
 	s.flags(c)
 	return c
 }
 
-func (a *app) repair(s *selection, dry bool) error {
+func (a *app) repair(ctx context.Context, s *selection, dry bool) error {
 	dir := attach.Open(a.getenv(attach.RootVariable))
 	records, err := s.records(dir)
 	if err != nil {
@@ -49,6 +50,9 @@ func (a *app) repair(s *selection, dry bool) error {
 	runtime := a.runtime(a.pluginPath())
 	progress := a.counter("repair")
 	for i, rec := range records {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		end := progress(i, len(records))
 		r := repair.Attachment(dir, runtime, rec, dry)
 		end()
