@@ -44,6 +44,9 @@ func (e *Engine) removeElements(list []*Element, groups []*NFT, dead func(tag st
 
 func (e *Engine) tryRemove(list []*Element, groups []*NFT, dead func(tag string) bool) error {
 	gen, err := e.generation()
+	if lacksSubsystem(err) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
