@@ -53,3 +53,25 @@ func TestExistingBridgeKeepsVLANFiltering(t *testing.T) {
 		t.Errorf("the bridge filters VLANs:\n%s", s)
 	}
 }
+
+// TestPortNextToTrunk compares a port's VLANs while another port of the host carries all of them.
+func TestPortNextToTrunk(t *testing.T) {
+	t.Parallel()
+	kerneltest.Needs(t, "bridge VLAN filtering")
+	kerneltest.Host(t)
+	for _, c := range []string{
+		"ip link add br7 type bridge vlan_filtering 1", "ip link add trunk type veth peer name trunk1",
+		"ip link set trunk master br7", "bridge vlan add dev trunk vid 2-4094",
+	} {
+		kerneltest.Run(t, strings.Fields(c)...)
+	}
+	e := open(t, kerneltest.Netns(t), kernel.Options{})
+	list := pair(&kernel.PortVLAN{Link: hostEnd, First: 7, Last: 7, PVID: true, Untagged: true}, &kernel.PortVLAN{Link: hostEnd, First: 10, Last: 12})(t)
+	kernel.Of[*kernel.Bridge](list)[0].VLANFiltering = true
+	if err := e.Apply(list); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := e.Compare(list); err != nil || len(d) > 0 {
+		t.Errorf("check: %v\n%s", err, words(d))
+	}
+}
