@@ -19,7 +19,7 @@ type Bridge struct {
 	MAC           string `json:",omitzero"`
 	MTU           int    `json:",omitzero"` // bytes, of a bridge that is created; 0: the kernel's choice
 	Promisc       bool   `json:",omitzero"` // set if true, never cleared
-	VLANFiltering bool   `json:",omitzero"`
+	VLANFiltering bool   `json:",omitzero"` // not of a third-party bridge: its other ports may carry tagged packets
 	// Netfilter sends packets between the ports through the host's rules for forwarded packets. It needs the kernel module
 	// br_netfilter.
 	Netfilter bool `json:",omitzero"`
@@ -97,7 +97,7 @@ func (b *Bridge) create(e *Engine) error {
 	}
 	body.Nest(unix.IFLA_LINKINFO, func(n *netlink.Buffer) {
 		n.String(unix.IFLA_INFO_KIND, "bridge")
-		n.Nest(unix.IFLA_INFO_DATA, b.data)
+		n.Nest(unix.IFLA_INFO_DATA, setOptions(b.options(true)))
 	})
 	// The bridge is created down, and adjust brings it up: accept_ra must be 0 before the first packet.
 	_, err := e.Request(Host, netlink.Request{Type: unix.RTM_NEWLINK, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Body: body})
@@ -122,15 +122,17 @@ func (b *Bridge) ignoreRouters() error {
 	return writeSysctl(key, "0", true)
 }
 
-func (b *Bridge) data(n *netlink.Buffer) {
-	for _, at := range b.options() {
-		n.Uint8(at, 1)
+func setOptions(options []uint16) func(*netlink.Buffer) {
+	return func(n *netlink.Buffer) {
+		for _, at := range options {
+			n.Uint8(at, 1)
+		}
 	}
 }
 
-// options returns the attributes that are 1.
-func (b *Bridge) options() (out []uint16) {
-	if b.VLANFiltering {
+// options returns the attributes that are 1. ours reports whether Fairlead creates or created the bridge.
+func (b *Bridge) options(ours bool) (out []uint16) {
+	if b.VLANFiltering && ours {
 		out = append(out, brVLANFiltering)
 	}
 	if b.Netfilter {
@@ -142,7 +144,7 @@ func (b *Bridge) options() (out []uint16) {
 // lacks reports whether a bridge lacks one of these options.
 func (b *Bridge) lacks(l *LinkInfo, options ...uint16) bool {
 	return slices.ContainsFunc(options, func(at uint16) bool {
-		return slices.Contains(b.options(), at) && netlink.Uint8(netlink.Attr(l.data, at)) == 0
+		return slices.Contains(b.options(l.Group == LinkGroup), at) && netlink.Uint8(netlink.Attr(l.data, at)) == 0
 	})
 }
 
@@ -181,19 +183,20 @@ func (b *Bridge) adjust(e *Engine, l *LinkInfo) error {
 	if err := b.enableNetfilter(); err != nil {
 		return err
 	}
-	options := b.lacks(l, b.options()...)
+	options := b.options(l.Group == LinkGroup)
+	lacks := b.lacks(l, options...)
 	mac := b.macToSet(l)
-	if flags == 0 && !options && mac == "" {
+	if flags == 0 && !lacks && mac == "" {
 		return nil
 	}
 	body := netlink.LinkMessage(l.Index, flags, flags)
 	if mac != "" {
 		body.Bytes(unix.IFLA_ADDRESS, macBytes(mac))
 	}
-	if options {
+	if lacks {
 		body.Nest(unix.IFLA_LINKINFO, func(n *netlink.Buffer) {
 			n.String(unix.IFLA_INFO_KIND, "bridge")
-			n.Nest(unix.IFLA_INFO_DATA, b.data)
+			n.Nest(unix.IFLA_INFO_DATA, setOptions(options))
 		})
 	}
 	_, err := e.Request(Host, netlink.Request{Type: unix.RTM_NEWLINK, Flags: 0, Body: body})

@@ -80,7 +80,7 @@ type PortVLAN struct {
 
 const ( // linux/if_bridge.h
 	bridgeVLANInfo = 2
-	rtextBRVLAN    = 1 << 1 // linux/rtnetlink.h
+	rtextBRVLANs   = 1 << 2 // linux/rtnetlink.h: RTEXT_FILTER_BRVLAN_COMPRESSED
 
 	vlanPVID       = 1 << 1
 	vlanUntagged   = 1 << 2
@@ -215,7 +215,7 @@ func (e *Engine) portVLANs(link string) (map[int]uint16, error) {
 func (e *Engine) listVLANs() (map[int]map[int]uint16, error) {
 	body := netlink.LinkMessage(0, 0, 0)
 	body[0] = unix.AF_BRIDGE
-	body.Uint32(unix.IFLA_EXT_MASK, rtextBRVLAN)
+	body.Uint32(unix.IFLA_EXT_MASK, rtextBRVLANs) // as ranges: a port's list of nearly all VLANs would be too large
 	msgs, err := e.Dump(Host, netlink.Request{Type: unix.RTM_GETLINK, Body: body})
 	if err != nil {
 		return nil, err
@@ -225,15 +225,28 @@ func (e *Engine) listVLANs() (map[int]map[int]uint16, error) {
 		if len(m) < unix.SizeofIfInfomsg {
 			continue
 		}
-		port := map[int]uint16{}
-		out[int(netlink.Uint32(m[4:]))] = port
-		netlink.EachAttr(netlink.Attr(m[unix.SizeofIfInfomsg:], unix.IFLA_AF_SPEC), func(t uint16, p []byte) {
-			if t == bridgeVLANInfo && len(p) >= 4 {
-				port[int(netlink.Uint16(p[2:]))] = netlink.Uint16(p)
-			}
-		})
+		out[int(netlink.Uint32(m[4:]))] = parseVLANs(netlink.Attr(m[unix.SizeofIfInfomsg:], unix.IFLA_AF_SPEC))
 	}
 	return out, nil
+}
+
+// parseVLANs decodes IFLA_AF_SPEC of a bridge port: single VLANs, and the two ends of each range.
+func parseVLANs(p []byte) map[int]uint16 {
+	out := map[int]uint16{}
+	first := 0
+	netlink.EachAttr(p, func(t uint16, info []byte) {
+		if t != bridgeVLANInfo || len(info) < 4 {
+			return
+		}
+		flags, vid := netlink.Uint16(info), int(netlink.Uint16(info[2:]))
+		if flags&vlanRangeEnd == 0 {
+			first = vid
+		}
+		for v := first; v <= vid; v++ {
+			out[v] = flags &^ (vlanRangeBegin | vlanRangeEnd)
+		}
+	})
+	return out
 }
 
 func (v *PortVLAN) remove(*Engine) error { return nil }

@@ -69,44 +69,39 @@ func (f *ConntrackFlows) ensure(e *Engine) error {
 }
 
 func (f *ConntrackFlows) endFormer(e *Engine) error {
-	dsts := []netip.Addr{f.HostIP}
-	if !f.HostIP.IsValid() || f.HostIP.IsUnspecified() {
-		var err error
-		if dsts, err = e.localAddrs(netlink.AddrFamily(f.Target)); err != nil {
-			return err
-		}
+	filter := f.filter()
+	if filter.dst.IsValid() {
+		return e.endFlows(filter)
 	}
-	for _, dst := range dsts {
-		if err := e.endFlows(flowFilter{dst: dst, port: f.Port, family: netlink.AddrFamily(f.Target)}); err != nil {
-			return err
-		}
+	local, err := e.localAddrs(filter.family)
+	if err != nil {
+		return err
 	}
-	return nil
+	return e.endListed(filter, func(entry []byte) bool { return f.isTo(local, entry) })
 }
 
-// diff reports flows that still go to a previous target, or to the host itself.
-func (f *ConntrackFlows) diff(e *Engine) ([]string, error) {
-	c, err := e.Netfilter()
-	if err != nil {
-		return nil, err
-	}
+// filter selects the entries of the port. Without a host address it also selects those of other machines' ports.
+func (f *ConntrackFlows) filter() flowFilter {
 	filter := flowFilter{port: f.Port, family: netlink.AddrFamily(f.Target)}
 	if f.HostIP.IsValid() && !f.HostIP.IsUnspecified() {
 		filter.dst = f.HostIP
 	}
-	local, err := e.localAddrs(netlink.AddrFamily(f.Target))
+	return filter
+}
+
+// diff reports flows that still go to a previous target, or to the host itself.
+func (f *ConntrackFlows) diff(e *Engine) ([]string, error) {
+	filter := f.filter()
+	local, err := e.localAddrs(filter.family)
 	if err != nil {
 		return nil, err
 	}
-	msgs, err := c.Dump(netlink.Request{Type: unix.NFNL_SUBSYS_CTNETLINK<<8 | ctGet, Body: filter.body()})
+	msgs, err := e.listFlows(filter)
 	if err != nil {
-		return nil, nil // without connection tracking there are no flows
+		return nil, err
 	}
 	var others []netip.Addr
 	for _, m := range msgs {
-		if len(m) <= 4 {
-			continue
-		}
 		if to := f.otherTarget(m[4:], local); to.IsValid() {
 			others = append(others, to)
 		}
@@ -127,17 +122,21 @@ func (f *ConntrackFlows) diff(e *Engine) ([]string, error) {
 
 // otherTarget returns where a flow to the port at a local address goes, if that is not the target.
 func (f *ConntrackFlows) otherTarget(entry []byte, local []netip.Addr) netip.Addr {
-	orig, reply := netlink.Attr(entry, ctaTupleOrig), netlink.Attr(entry, ctaTupleReply)
-	proto := netlink.Attr(orig, ctaTupleProto)
-	port := netlink.Attr(proto, ctaProtoDport)
-	if netlink.Uint8(netlink.Attr(proto, ctaProtoNum)) != unix.IPPROTO_UDP || len(port) != 2 || port[0] != byte(f.Port>>8) || port[1] != byte(f.Port) ||
-		!slices.Contains(local, tupleAddr(orig, ctaIPv4Dst, ctaIPv6Dst)) {
+	if !f.isTo(local, entry) {
 		return netip.Addr{}
 	}
-	if to := tupleAddr(reply, ctaIPv4Src, ctaIPv6Src); to != f.Target {
+	if to := tupleAddr(netlink.Attr(entry, ctaTupleReply), ctaIPv4Src, ctaIPv6Src); to != f.Target {
 		return to
 	}
 	return netip.Addr{}
+}
+
+// isTo reports whether a flow goes to the port at a local address.
+func (f *ConntrackFlows) isTo(local []netip.Addr, entry []byte) bool {
+	orig := netlink.Attr(entry, ctaTupleOrig)
+	proto := netlink.Attr(orig, ctaTupleProto)
+	return netlink.Uint8(netlink.Attr(proto, ctaProtoNum)) == unix.IPPROTO_UDP && tuplePort(proto, ctaProtoDport) == f.Port &&
+		slices.Contains(local, tupleAddr(orig, ctaIPv4Dst, ctaIPv6Dst))
 }
 
 // tupleAddr returns an address of a tuple.
@@ -242,15 +241,37 @@ func pick(a netip.Addr, v4, v6 uint16) uint16 {
 	return v6
 }
 
-// endFlows deletes entries by a filter. That is one message since kernel 6.12. Before, it lists with the filter (5.9)
-// and deletes one by one.
+const ctSubsystem = unix.NFNL_SUBSYS_CTNETLINK << 8
+
+// listFlows lists entries by a filter (kernel 5.9). Without connection tracking, or its netlink interface, there are none.
+func (e *Engine) listFlows(f flowFilter) ([][]byte, error) {
+	c, err := e.Netfilter()
+	if lacksSubsystem(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	msgs, err := c.Dump(netlink.Request{Type: ctSubsystem | ctGet, Body: f.body()})
+	if lacksSubsystem(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list flows of UDP port %d: %w", f.port, err)
+	}
+	return slices.DeleteFunc(msgs, func(m []byte) bool { return len(m) < 4 }), nil
+}
+
+// endFlows deletes entries by a filter. That is one message since kernel 6.12. Before, it deletes one by one.
 func (e *Engine) endFlows(f flowFilter) error {
 	c, err := e.Netfilter()
+	if lacksSubsystem(err) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
-	const subsystem = unix.NFNL_SUBSYS_CTNETLINK << 8
-	resp, err := c.Do([]netlink.Request{{Type: subsystem | ctDelete, Flags: unix.NLM_F_ACK, Body: f.body()}})
+	resp, err := c.Do([]netlink.Request{{Type: ctSubsystem | ctDelete, Flags: unix.NLM_F_ACK, Body: f.body()}})
 	if err != nil {
 		return err
 	}
@@ -260,18 +281,20 @@ func (e *Engine) endFlows(f flowFilter) error {
 	if !errors.Is(err, unix.EINVAL) && !netlink.IsAbsent(err) {
 		return fmt.Errorf("end flows of UDP port %d: %w", f.port, err)
 	}
-	msgs, err := c.Dump(netlink.Request{Type: subsystem | ctGet, Body: f.body()})
-	if err != nil {
-		return fmt.Errorf("list flows of UDP port %d: %w", f.port, err)
-	}
-	var errs []error
+	return e.endListed(f, func([]byte) bool { return true })
+}
+
+// endListed deletes those entries of a filter that match, one by one.
+func (e *Engine) endListed(f flowFilter, match func(entry []byte) bool) error {
+	msgs, err := e.listFlows(f)
+	errs := []error{err}
 	for _, m := range msgs {
-		if len(m) < 4 {
+		if !match(m[4:]) {
 			continue
 		}
 		b := netlink.Buffer{f.family, 0, 0, 0}
 		b.Bytes(ctaTupleOrig|unix.NLA_F_NESTED, netlink.Attr(m[4:], ctaTupleOrig))
-		resp, err := c.Do([]netlink.Request{{Type: subsystem | ctDelete, Flags: unix.NLM_F_ACK, Body: b}})
+		resp, err := e.nf.Do([]netlink.Request{{Type: ctSubsystem | ctDelete, Flags: unix.NLM_F_ACK, Body: b}})
 		if err == nil && !netlink.IsAbsent(resp[0].Err) {
 			err = resp[0].Err
 		}

@@ -32,18 +32,14 @@ func (d *Dummy) ensure(e *Engine) error {
 	}
 	body := newLink(d.Name, d.MAC, 0)
 	body.Nest(unix.IFLA_LINKINFO, func(n *netlink.Buffer) { n.String(unix.IFLA_INFO_KIND, "dummy") })
-	err := e.send(d, Container, netlink.Request{Type: unix.RTM_NEWLINK, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Body: body}, func(r netlink.Response) error {
-		switch {
-		case r.Err == nil:
-			e.noteCreated(d)
-		case errors.Is(r.Err, unix.EEXIST):
-			return nameTaken(d.Name, r.Err)
-		}
-		return unknownType("dummy", r.Err)
-	})
-	if err != nil {
-		return err
+	_, err := e.Request(Container, netlink.Request{Type: unix.RTM_NEWLINK, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Body: body})
+	if errors.Is(err, unix.EEXIST) {
+		return nameTaken(d.Name, err)
 	}
+	if err != nil {
+		return unknownType("dummy", err)
+	}
+	e.noteCreated(d)
 	return e.send(d, Container, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: alias(d.Name, d.OwnerTag)}, nil)
 }
 

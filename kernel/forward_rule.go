@@ -115,12 +115,8 @@ func (d ForwardDropChain) IPTables() bool {
 
 // ForwardDropChains lists the forward chains of other software whose policy is drop. It lists chains and no rules.
 func (e *Engine) ForwardDropChains() (out []ForwardDropChain, err error) {
-	c, err := e.Netfilter()
+	msgs, err := e.ListNFT(unix.NFT_MSG_GETCHAIN, nft.MessageForAll())
 	if err != nil {
-		return nil, err
-	}
-	msgs, err := c.Dump(netlink.Request{Type: nft.Subsystem | unix.NFT_MSG_GETCHAIN, Body: nft.MessageForAll()})
-	if err != nil && !netlink.IsAbsent(err) {
 		return nil, fmt.Errorf("list nftables chains: %w", err)
 	}
 	for _, family := range []string{"ip", "ip6", "inet"} {

@@ -191,6 +191,27 @@ func TestNamesTaken(t *testing.T) {
 	}
 }
 
+// TestDummyNameTaken checks that a failed ADD and the DEL after it leave an existing interface of that name alone.
+func TestDummyNameTaken(t *testing.T) {
+	t.Parallel()
+	kerneltest.Needs(t, "dummy")
+	kerneltest.Host(t)
+	netns := kerneltest.Netns(t)
+	kerneltest.In(t, netns, "ip", "link", "add", "eth0", "type", "ifb")
+	kerneltest.In(t, netns, "ip", "link", "set", "eth0", "alias", "other")
+	e := open(t, netns, kernel.Options{})
+	list := kernel.Objects{&kernel.Dummy{Name: "eth0", OwnerTag: owner.Tag()}}
+	if err := e.Apply(list); err == nil || !strings.Contains(err.Error(), "eth0 already exists in the container") {
+		t.Errorf("apply: %v", err)
+	}
+	if err := e.Remove(list); err != nil {
+		t.Errorf("remove: %v", err)
+	}
+	if l, err := e.Link(kernel.Container, "eth0"); err != nil || l.Alias != "other" {
+		t.Errorf("the existing interface is now %+v, %v", l, err)
+	}
+}
+
 func TestHostDeviceReturns(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)

@@ -216,17 +216,36 @@ func (e *Engine) element(x *Element) (nft.ElementInfo, error) {
 	return list[0], nil
 }
 
-// nftSets lists the sets of our tables, as elements without a key.
-func (e *Engine) nftSets() (out []Element, err error) {
+// ListNFT lists parts of rulesets. There are none if their table or chain does not exist, or if the kernel lacks
+// nftables. With the error EAGAIN it returns the parts it saw, see netlink.Conn.Dump.
+func (e *Engine) ListNFT(msg uint16, body netlink.Buffer) ([][]byte, error) {
 	c, err := e.Netfilter()
+	if lacksSubsystem(err) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}
+	msgs, err := c.Dump(netlink.Request{Type: nft.Subsystem | msg, Body: body})
+	if netlink.IsAbsent(err) || lacksSubsystem(err) {
+		return nil, nil
+	}
+	return msgs, err
+}
+
+// lacksSubsystem reports whether the error of a valid netfilter request means that the kernel lacks the request's
+// subsystem, or the netfilter sockets (EPROTONOSUPPORT).
+func lacksSubsystem(err error) bool {
+	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPROTONOSUPPORT)
+}
+
+// nftSets lists the sets of our tables, as elements without a key.
+func (e *Engine) nftSets() (out []Element, err error) {
 	for _, family := range []string{"inet", "bridge", "arp"} { // where Fairlead has a table
 		b := nft.Message(family)
 		b.String(unix.NFTA_SET_TABLE, Table)
-		msgs, err := c.Dump(netlink.Request{Type: nft.Subsystem | unix.NFT_MSG_GETSET, Body: b})
-		if err != nil && !netlink.IsAbsent(err) && !errors.Is(err, unix.EAGAIN) {
+		msgs, err := e.ListNFT(unix.NFT_MSG_GETSET, b)
+		if err != nil && !errors.Is(err, unix.EAGAIN) {
 			return nil, fmt.Errorf("list nftables sets: %w", err)
 		}
 		for _, m := range msgs {

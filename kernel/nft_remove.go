@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -43,6 +44,9 @@ func (e *Engine) removeElements(list []*Element, groups []*NFT, dead func(tag st
 
 func (e *Engine) tryRemove(list []*Element, groups []*NFT, dead func(tag string) bool) error {
 	gen, err := e.generation()
+	if lacksSubsystem(err) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -163,19 +167,17 @@ func (e *Engine) groupEmpty(group string, parts []*NFT, leaving map[string]map[s
 		if n.ChainGroup != group || n.Kind != "set" && n.Kind != "map" {
 			continue
 		}
-		keys, err := e.someKeys(n.Family, n.Table, n.Name)
+		stays, err := e.keepsElement(n, leaving[nft.SetName(n.Family, n.Table, n.Name)])
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return false, err
 		}
-		there = true
-		for _, k := range keys {
-			if !leaving[nft.SetName(n.Family, n.Table, n.Name)][k] {
-				return false, nil
-			}
+		if stays {
+			return false, nil
 		}
+		there = true
 	}
 	return there, nil
 }
@@ -200,21 +202,18 @@ func (e *Engine) dropPart(b *transaction, n *NFT) error {
 	return nil
 }
 
-// someKeys returns the keys in the first part of a set's list. That is enough to tell whether other elements exist, and
-// its cost does not grow with the set.
-func (e *Engine) someKeys(family, table, set string) ([]string, error) {
+// keepsElement reports whether a set has an element that is not leaving. It reads the set's list only up to the first
+// one, so the cost does not grow with the set. The transaction fails if the set changes meanwhile.
+func (e *Engine) keepsElement(set *NFT, leaving map[string]bool) (keeps bool, _ error) {
 	c, err := netlink.Dial(unix.NETLINK_NETFILTER, e.rx) // its own socket: the rest of the list is not read
 	if err != nil {
-		return nil, err
+		return false, err
 	}
 	defer c.Close()
-	msgs, err := c.DumpFirst(netlink.Request{Type: nft.Subsystem | unix.NFT_MSG_GETSETELEM, Body: nft.SetMessage(family, table, set)})
-	if err != nil {
-		return nil, err
-	}
-	var keys []string
-	for _, x := range nft.ParseElements(msgs) {
-		keys = append(keys, string(x.Key))
-	}
-	return keys, nil
+	list := netlink.Request{Type: nft.Subsystem | unix.NFT_MSG_GETSETELEM, Body: nft.SetMessage(set.Family, set.Table, set.Name)}
+	err = c.DumpUntil(list, func(msgs [][]byte) bool {
+		keeps = slices.ContainsFunc(nft.ParseElements(msgs), func(x nft.ElementInfo) bool { return !leaving[string(x.Key)] })
+		return keeps
+	})
+	return keeps, err
 }

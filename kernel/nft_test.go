@@ -114,6 +114,35 @@ func TestRemoveNextToForeignRule(t *testing.T) {
 	}
 }
 
+// TestRemoveLargeAttachment removes an attachment with so many elements that the kernel lists the set in several parts.
+// The element of another attachment, in any part, keeps the set.
+func TestRemoveLargeAttachment(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	e := open(t, "", kernel.Options{})
+	other := kernel.Owner{Network: "net", ContainerID: "c2", IfName: "eth0"}
+	for i := range 8 {
+		large := masquerade("10.1.0.1")
+		for n := range 100 {
+			large = append(large, element(owner, fmt.Sprintf("10.1.1.%d", n)))
+		}
+		stays := fmt.Sprintf("10.1.2.%d", i)
+		second := append(masquerade("")[:7:7], element(other, stays))
+		if err := errors.Join(e.Apply(large), e.Apply(second), e.Remove(large)); err != nil {
+			t.Fatal(err)
+		}
+		if d, err := e.Compare(second); err != nil || len(d) > 0 {
+			t.Errorf("%s: after the removal of the other attachment: %v\n%s", stays, err, words(d))
+		}
+		if err := e.Remove(second); err != nil {
+			t.Fatal(err)
+		}
+		if s := kerneltest.Run(t, "nft", "list", "ruleset"); strings.Contains(s, "masq-net") {
+			t.Fatalf("%s: the empty set stays:\n%s", stays, s)
+		}
+	}
+}
+
 // TestRemoveEmptyGroupOfSeveral removes the last element of one group, while another group of the same list has more.
 func TestRemoveEmptyGroupOfSeveral(t *testing.T) {
 	t.Parallel()

@@ -58,15 +58,11 @@ func (f *ReferenceRules) remove(e *Engine) error {
 }
 
 func (f *ReferenceRules) removeNFT(e *Engine) error {
-	c, err := e.Netfilter()
-	if err != nil {
-		return err
-	}
 	body := nft.Message(f.Family)
 	body.String(unix.NFTA_RULE_TABLE, f.Table)
 	body.String(unix.NFTA_RULE_CHAIN, f.Chain)
-	msgs, err := c.Dump(netlink.Request{Type: nft.Subsystem | unix.NFT_MSG_GETRULE, Body: body})
-	if err != nil && !netlink.IsAbsent(err) {
+	msgs, err := e.ListNFT(unix.NFT_MSG_GETRULE, body)
+	if err != nil {
 		return fmt.Errorf("list rules of %s %s %s: %w", f.Family, f.Table, f.Chain, err)
 	}
 	var reqs []netlink.Request

@@ -106,3 +106,22 @@ func TestPortYetToBeEnabled(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestVLANOfHost checks that ADD does not wait for a VLAN that the host itself uses.
+func TestVLANOfHost(t *testing.T) {
+	t.Parallel()
+	kerneltest.Needs(t, "vlan")
+	kerneltest.Host(t)
+	for _, c := range []string{"link add up0 type veth peer name up1", "link add link up0 name up0.100 type vlan id 100", "link add link up0 name up0.101 type vlan id 101"} {
+		kerneltest.Run(t, append([]string{"ip"}, strings.Fields(c)...)...)
+	}
+	e := open(t, kerneltest.Netns(t), kernel.Options{})
+	began := time.Now()
+	err := e.Apply(kernel.Objects{&kernel.StackedLink{Type: "vlan", Name: "eth0", Parent: "up0", VLAN: 101, OwnerTag: owner.Tag()}})
+	if !errors.Is(err, os.ErrExist) || !strings.Contains(err.Error(), "another link of up0 has VLAN 101: interface up0.101 of the host") {
+		t.Errorf("got %v", err)
+	}
+	if took := time.Since(began); took > kerneltest.Slow(2*time.Second) {
+		t.Errorf("the error came after %v", took)
+	}
+}

@@ -27,7 +27,8 @@ func (e *Engine) Routes(s Side, fam byte, table int) ([]RouteInfo, error) {
 	return e.RoutesByProtocol(s, fam, table, 0)
 }
 
-// RoutesByProtocol lists the routes of a table and a protocol; 0 means all. The kernel filters them (4.20).
+// RoutesByProtocol lists the routes of a table and a protocol; 0 means all. The kernel filters them (4.20), but lists the
+// routes of every family if it lacks the one that is asked for.
 func (e *Engine) RoutesByProtocol(s Side, fam byte, table int, protocol byte) (out []RouteInfo, _ error) {
 	b := RouteMessage(fam, 0, 0, 0, 0)
 	b[4], b[5], b[7] = 0, protocol, 0
@@ -42,7 +43,7 @@ func (e *Engine) RoutesByProtocol(s Side, fam byte, table int, protocol byte) (o
 		return nil, fmt.Errorf("list routes: %w", err)
 	}
 	for _, m := range msgs {
-		if len(m) >= unix.SizeofRtMsg && (protocol == 0 || m[5] == protocol) {
+		if len(m) >= unix.SizeofRtMsg && m[0] == fam && (protocol == 0 || m[5] == protocol) {
 			out = append(out, ParseRoute(m).perLink(m)...)
 		}
 	}

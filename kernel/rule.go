@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/netip"
 
@@ -102,11 +103,14 @@ type RuleInfo struct {
 	Other           bool // it also depends on something else, or does something else with the packets
 }
 
-// Rules lists the rules of a family (AF_INET, AF_INET6).
+// Rules lists the rules of a family (AF_INET, AF_INET6). A kernel without the family has none.
 func (e *Engine) Rules(s Side, fam byte) (out []RuleInfo, err error) {
 	b := RouteMessage(fam, 0, 0, 0, 0)
 	b[5], b[7] = 0, 0
 	msgs, err := e.Dump(s, netlink.Request{Type: unix.RTM_GETRULE, Body: b})
+	if errors.Is(err, unix.EAFNOSUPPORT) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list rules: %w", err)
 	}

@@ -84,6 +84,9 @@ func (s *StackedLink) ensure(e *Engine) error {
 	create := netlink.Request{Type: unix.RTM_NEWLINK, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Body: birth}
 	if _, err = e.Request(s.ParentSide, create); errors.Is(err, unix.EEXIST) && s.Type == "vlan" {
 		if _, taken := e.Link(Container, s.Name); errors.Is(taken, os.ErrNotExist) {
+			if l := s.sameVLAN(e); l != nil {
+				return fmt.Errorf("another link of %s has VLAN %d: interface %s of the %s: %w", s.Parent, s.VLAN, l.Name, s.ParentSide, err)
+			}
 			err = e.retryWhileTaken(s.ParentSide, create, unix.EEXIST)
 		}
 	}
@@ -94,6 +97,21 @@ func (s *StackedLink) ensure(e *Engine) error {
 	// A kill before the next request leaves a link without an owner tag. remove recognises it by its name, its type and
 	// the empty alias.
 	return e.send(s, Container, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: alias(s.Name, s.OwnerTag)}, nil)
+}
+
+// sameVLAN returns the link that has the VLAN and is next to the parent, or nil. Such a link does not end by itself.
+func (s *StackedLink) sameVLAN(e *Engine) *LinkInfo {
+	parent, err := e.LinkIndex(s.ParentSide, s.Parent)
+	if err != nil {
+		return nil
+	}
+	all, _ := e.Links(s.ParentSide) // without a list the caller waits
+	for _, l := range all {
+		if l.Kind == "vlan" && l.Peer == parent && l.PeerNetns == -1 && int(netlink.Uint16(netlink.Attr(l.data, vlanID))) == s.VLAN {
+			return l
+		}
+	}
+	return nil
 }
 
 // alias returns the body of the request that sets the owner tag of a link.

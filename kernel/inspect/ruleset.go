@@ -49,12 +49,8 @@ func ReadRuleset(e *kernel.Engine) (*nft.Ruleset, error) {
 
 // listAll lists the objects of every family. It drops truncated messages.
 func listAll(e *kernel.Engine, msg uint16) (out [][]byte, err error) {
-	c, err := e.Netfilter()
+	msgs, err := e.ListNFT(msg, nft.MessageForAll())
 	if err != nil {
-		return nil, err
-	}
-	msgs, err := c.Dump(netlink.Request{Type: nft.Subsystem | msg, Body: nft.MessageForAll()})
-	if err != nil && !netlink.IsAbsent(err) {
 		return nil, fmt.Errorf("list nftables: %w", err)
 	}
 	for _, m := range msgs {

@@ -276,26 +276,30 @@ func ackError(typ, flags uint16, body []byte) error {
 	return e
 }
 
-// DumpFirst sends a request for a list and returns the first datagram of the reply. It leaves the rest unread, so the
-// connection can only be closed afterwards.
-func (c *Conn) DumpFirst(r Request) ([][]byte, error) {
+// DumpUntil sends a request for a list and passes the messages of each datagram to enough until that returns true. It
+// leaves the rest unread, so the connection can only be closed afterwards.
+func (c *Conn) DumpUntil(r Request, enough func([][]byte) bool) error {
 	var out Buffer
 	c.seq++
 	appendMessage(&out, r.Type, r.Flags|unix.NLM_F_REQUEST|unix.NLM_F_DUMP, c.seq, r.Body)
 	if err := c.send(out); err != nil {
-		return nil, err
+		return err
 	}
 	resp := make([]Response, 1)
-	for done := 0; done == 0 && len(resp[0].Messages) == 0; {
+	for done := 0; done == 0; {
 		var err error
 		if done, err = c.read(c.seq, resp); err != nil {
-			return nil, err
+			return err
 		}
+		if enough(resp[0].Messages) {
+			return nil
+		}
+		resp[0].Messages = nil
 	}
-	if resp[0].Err != nil && !errors.Is(resp[0].Err, errDumpInterrupted) {
-		return nil, resp[0].Err
+	if errors.Is(resp[0].Err, errDumpInterrupted) {
+		return nil
 	}
-	return resp[0].Messages, nil
+	return resp[0].Err
 }
 
 // IsAbsent reports whether an error means that the object does not exist.

@@ -1,0 +1,46 @@
+package kernel
+
+import (
+	"errors"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/kernel/netlink"
+)
+
+// TestKernelWithoutNFTables removes and lists what such a kernel cannot have. A socket of another family stands for its
+// netfilter socket: both answer EINVAL to an unknown type of message.
+func TestKernelWithoutNFTables(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	e, err := Open(nil, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if e.nf, err = netlink.Dial(unix.NETLINK_SOCK_DIAG, e.rx); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := e.ForwardDropChains(); err != nil || len(list) > 0 {
+		t.Errorf("forward chains: %v, %v", list, err)
+	}
+	if err := e.RemoveTagged(func(string) bool { return true }); err != nil {
+		t.Errorf("remove what has an owner tag: %v", err)
+	}
+	list := Objects{
+		&NFT{Family: "inet", Table: Table, Kind: "set", Name: "masq", Text: "ipv4_addr", Network: "net", ChainGroup: "net-4"},
+		&Element{Family: "inet", Table: Table, Set: "masq", Type: "ipv4_addr", Key: "10.1.0.5", OwnerTag: "fairlead net c1 eth0"},
+	}
+	if err := e.Remove(append(list, &ReferenceRules{Family: "ip", Table: "nat", Chain: "POSTROUTING", JumpTarget: "CNI-1"})); err != nil {
+		t.Errorf("remove: %v", err)
+	}
+	if err := e.Apply(list); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("apply: %v", err)
+	}
+	const unknown = 31
+	if _, err := netlink.Dial(unknown, nil); !lacksSubsystem(err) {
+		t.Errorf("a kernel without netfilter sockets: %v", err)
+	}
+}
