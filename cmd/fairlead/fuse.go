@@ -31,8 +31,6 @@ func (a *app) fuseCommand() *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error { return f.run(args[0]) },
 	}
 	c.Flags().StringVar(&f.to, "to", "", "Write the list to this file instead of printing it.")
-	c.Flags().StringVarP(&f.to, "output", "o", "", "Old name of --to.")
-	_ = c.Flags().MarkHidden("output")
 	c.Flags().BoolVar(&f.inPlace, "in-place", false, "Replace the file by the list, atomically.")
 	c.Flags().BoolVar(&f.undo, "undo", false, "Restore the original list from a fused one.")
 	return c

@@ -22,7 +22,8 @@ func products() map[string]string {
 	return map[string]string{
 		"kube-flannel-ds": "flannel", "kube-flannel": "flannel", "canal": "Calico with flannel", "calico-node": "Calico",
 		"cilium": "Cilium", "kindnet": "kindnet", "weave-net": "Weave", "kube-router": "kube-router",
-		"antrea-agent": "Antrea", "kube-ovn-cni": "Kube-OVN",
+		"antrea-agent": "Antrea", "kube-ovn-cni": "Kube-OVN", "ovnkube-node": "OVN-Kubernetes", "rke2-canal": "Calico with flannel",
+		"aws-node": "Amazon's VPC CNI", "anetd": "Google's Dataplane V2", "terway": "Terway", "terway-eniip": "Terway",
 	}
 }
 
