@@ -208,7 +208,7 @@ func TestLogFlags(t *testing.T) {
 // TestOldFlagNames verifies that flags with old names still work, and that help does not show them.
 func TestOldFlagNames(t *testing.T) {
 	t.Parallel()
-	for line, flag := range map[string]string{"agent": "verbose", "migrate": "check", "ipam release": "yes", "fuse": "output"} {
+	for line, flag := range map[string]string{"agent": "verbose", "migrate": "check", "ipam release": "yes"} {
 		c, _, err := newApp().root().Find(strings.Fields(line))
 		must(t, err)
 		f := c.LocalFlags().Lookup(flag)
