@@ -534,6 +534,20 @@ func testSchema(t *testing.T, server *kubetest.Server) {
 	if err := create("schema", `{"isolated": true, "peers": ["x"], "subnets": [{"cidr": "10.0.0.0/16", "block": 28, "exclude": ["10.0.0.1"]}, {"cidr": "fd00::/64"}], "backends": [{"type": "vxlan", "port": 4789}]}`); err != nil {
 		t.Error(err)
 	}
+	for _, step := range []struct{ subnets, err string }{
+		{`{"cidr": "10.0.0.0/16"}, {"cidr": "fd00::/64"}`, "block and assign of a subnet cannot be changed"},
+		{`{"cidr": "10.0.0.0/16", "block": 24}, {"cidr": "fd00::/64"}`, "block and assign of a subnet cannot be changed"},
+		{`{"cidr": "10.0.0.0/16", "block": 28, "assign": "cluster"}, {"cidr": "fd00::/64"}`, "block and assign of a subnet cannot be changed"},
+		{`{"cidr": "10.0.0.0/16", "block": 28}, {"cidr": "fd00::/64", "block": 120}`, "block and assign of a subnet cannot be changed"},
+		{`{"cidr": "fd00::/64", "assign": "block", "block": 122}, {"cidr": "10.0.0.0/16", "assign": "", "block": 28}`, ""},
+		{`{"cidr": "10.1.0.0/28"}, {"cidr": "fd00::/64", "assign": "block"}`, ""},
+		{`{"cidr": "10.1.0.0/28", "block": 28, "exclude": ["10.1.0.1"]}`, ""},
+	} {
+		err := server.Client().Patch(types.MergePatchType).AbsPath("/apis/fairlead.io/v1alpha1/networks/schema").Body([]byte(`{"spec": {"subnets": [` + step.subnets + `]}}`)).Do(t.Context()).Error()
+		if (err == nil) != (step.err == "") || err != nil && !strings.Contains(err.Error(), step.err) {
+			t.Errorf("change the subnets to %s: %v, want %q", step.subnets, err, step.err)
+		}
+	}
 	server.Delete("/apis/fairlead.io/v1alpha1/networks/schema")
 }
 
