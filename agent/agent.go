@@ -68,6 +68,7 @@ type Agent struct {
 	saving          sync.WaitGroup // until the last state of the store is on disk
 	kicks           chan struct{}
 	wanted          wantedNetworks
+	whereabouts     chan struct{}                        // closed at the first claim of the plugin whereabouts
 	lastReady       string                               // what logReady logged last
 	lastUnreachable string                               // what logUnreachable logged last
 	lastInvalid     string                               // what logInvalid logged last
@@ -131,12 +132,12 @@ func newAgent(o Options, k reconciler) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Agent{o: o, log: o.Log, id: id, reconciler: k, lastReady: nothingLogged, kicks: make(chan struct{}, 1), status: newStatus(o.Config.Node), speaker: &bgp.Node{Log: o.Log.With("part", "bgp")}}
+	a := &Agent{o: o, log: o.Log, id: id, reconciler: k, lastReady: nothingLogged, kicks: make(chan struct{}, 1), whereabouts: make(chan struct{}), status: newStatus(o.Config.Node), speaker: &bgp.Node{Log: o.Log.With("part", "bgp")}}
 	a.storeCache = newStoreCache(filepath.Join(o.Lib, "fairlead", "snapshot"), a.kick, o.Log)
 	a.session = session.New(o.Store, session.Identity{Node: o.Config.Node, Machine: id, Instance: instance}, o.Log)
 	am := address.Options{
 		Store: a.session.Store(), Session: a.session.Revision, Node: o.Config.Node, Machine: id, Dir: local.Open(o.Lib, o.Run), Grace: time.Duration(o.Config.Grace), Log: o.Log, MTU: a.status.mtuOf,
-		SubnetFile: o.Config.Flannel.SubnetFile,
+		SubnetFile: o.Config.Flannel.SubnetFile, Whereabouts: sync.OnceFunc(func() { close(a.whereabouts) }),
 	}
 	if o.Config.FlannelInEtcd() {
 		am.Flannel = a.lease.Load

@@ -45,6 +45,9 @@ type Options struct {
 	// that the cluster has no flannel nodes.
 	Flannel func() *cluster.FlannelLease
 
+	// Whereabouts is called before each claim of the plugin whereabouts. nil: nobody wants to know.
+	Whereabouts func()
+
 	Log *slog.Logger             // nil: no logging
 	MTU func(network string) int // MTU of the network's container links in bytes; nil: unknown
 }
