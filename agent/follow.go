@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/source"
@@ -53,14 +54,11 @@ func (u *untilBlocks) end() {
 	}
 }
 
-// pass calls do for each follower, unless the list has a network that assigns blocks.
+// pass calls do for each follower, unless the list has a network that may assign blocks.
 func (u *untilBlocks) pass(list []source.Entry, do func(source.Follower)) {
-	for _, e := range list {
-		network, ok := e.Document.(*cluster.Network)
-		if ok && !u.ended && slices.ContainsFunc(network.Subnets, func(s cluster.Subnet) bool { return s.Assign != cluster.AssignPodCIDR }) {
-			u.ended = true
-			u.found()
-		}
+	if !u.ended && slices.ContainsFunc(list, mayAssignBlocks) {
+		u.ended = true
+		u.found()
 	}
 	if u.ended {
 		return
@@ -68,6 +66,14 @@ func (u *untilBlocks) pass(list []source.Entry, do func(source.Follower)) {
 	for _, f := range u.followers {
 		do(f)
 	}
+}
+
+// mayAssignBlocks reports whether an entry is a network that assigns blocks or single addresses. An invalid network may: its
+// last valid version stays in effect.
+func mayAssignBlocks(e source.Entry) bool {
+	n, ok := e.Document.(*cluster.Network)
+	return ok && slices.ContainsFunc(n.Subnets, func(s cluster.Subnet) bool { return s.Assign != cluster.AssignPodCIDR }) ||
+		e.Problem != nil && strings.HasPrefix(e.Key, cluster.NetworksPrefix)
 }
 
 // Reset implements source.Follower.

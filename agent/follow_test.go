@@ -59,6 +59,14 @@ func TestUntilBlocks(t *testing.T) {
 	if found != 2 || got.calls != nil {
 		t.Errorf("a first list with blocks: found %d times, want 2; passed on %v", found, got.calls)
 	}
+	got.calls = nil
+	u = &untilBlocks{followers: []source.Follower{got}, found: func() { found++ }}
+	u.Reset([]source.Entry{{Key: "nodes/a", Problem: os.ErrInvalid}}, 1)
+	u.Change(source.Batch{Entries: []source.Entry{{Key: "networks/x", Problem: os.ErrInvalid}}})
+	if want := []string{"reset"}; found != 3 || !slices.Equal(got.calls, want) {
+		t.Errorf("an invalid network: found %d times, want 3; passed on %v, want %v", found, got.calls, want)
+	}
+	got.calls = nil
 	u = &untilBlocks{followers: []source.Follower{got}}
 	u.Away(nil)
 	u.end()

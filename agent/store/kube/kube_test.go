@@ -519,6 +519,8 @@ func testSchema(t *testing.T, server *kubetest.Server) {
 		`{"subnets": [{"cidr": "x"}]}`:           "want a prefix with its first address",
 		`{"subnets": [{"cidr": "10.0.0.0/16", "block": 8}]}`:                                      "block is shorter than the subnet's prefix length",
 		`{"subnets": [{"cidr": "10.0.0.0/16", "assign": "x"}]}`:                                   "spec.subnets[0].assign",
+		`{"subnets": [{"cidr": "10.0.0.0/16", "exclude": ["10.0.1.0/24, 10.0.2.0/24"]}]}`:         "spec.subnets[0].exclude[",
+		`{"subnets": [{"cidr": "10.0.0.0/16", "exclude": ["10.0.1.1", "10.0.1.0-z"]}]}`:           "spec.subnets[0].exclude[",
 		`{"subnets": [{"cidr": "10.0.0.0/16"}], "peers": ["x"]}`:                                  "only an isolated network has peers",
 		`{"subnets": [{"cidr": "10.0.0.0/16"}], "isolated": true, "backends": [{"type": "bgp"}]}`: "can only have the backend vxlan",
 		`{"subnets": [{"cidr": "10.0.0.0/16"}], "mtu": 100}`:                                      "spec.mtu",
@@ -531,7 +533,7 @@ func testSchema(t *testing.T, server *kubetest.Server) {
 	if err := create("default", `{"isolated": true, "subnets": [{"cidr": "10.0.0.0/16"}]}`); err == nil || !strings.Contains(err.Error(), "cannot be isolated") {
 		t.Errorf("an isolated default network: %v", err)
 	}
-	if err := create("schema", `{"isolated": true, "peers": ["x"], "subnets": [{"cidr": "10.0.0.0/16", "block": 28, "exclude": ["10.0.0.1"]}, {"cidr": "fd00::/64"}], "backends": [{"type": "vxlan", "port": 4789}]}`); err != nil {
+	if err := create("schema", `{"isolated": true, "peers": ["x"], "subnets": [{"cidr": "10.0.0.0/16", "block": 28, "exclude": ["10.0.0.1", "10.0.1.0/24", "10.0.2.1-10.0.2.9"]}, {"cidr": "fd00::/64", "exclude": ["fd00::1-fd00::9"]}], "backends": [{"type": "vxlan", "port": 4789}]}`); err != nil {
 		t.Error(err)
 	}
 	for _, step := range []struct{ subnets, err string }{
