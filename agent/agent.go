@@ -326,7 +326,7 @@ func (a *Agent) compile(self *cluster.Node, h desired.Host) (w desired.State, kn
 		if a.policy != nil {
 			a.policy.SetNetworks(policyNetworks(s))
 		}
-		a.publish.networks.set(s, &w)
+		a.publish.networks.set(s, &w, a.storeCache.revision)
 		if s.Networks[cluster.DefaultNetwork] == nil && a.o.Config.Network != nil {
 			w.NoBlocks = true // the publisher is about to write the network
 		}
