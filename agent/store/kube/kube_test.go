@@ -6,16 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/session"
@@ -630,4 +634,34 @@ func testRestore(t *testing.T, server *kubetest.Server) {
 	r.Sees(t, func() bool { return has(before) && !has(after) && r.Rewinds == 1 })
 	commit(t, s, put(later, `{"node":"a","subnet":"10.0.0.0/16"}`, 0))
 	r.Sees(t, func() bool { return has(later) })
+}
+
+// TestShortWatches checks that watches that the API ends at once are not repeated at once.
+func TestShortWatches(t *testing.T) {
+	t.Parallel()
+	for _, prefix := range []string{cluster.NetworksPrefix, cluster.NodesPrefix} {
+		var watches atomic.Int32
+		api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Query().Has("watch") {
+				watches.Add(1)
+				return
+			}
+			fmt.Fprint(w, `{"metadata": {"resourceVersion": "1"}}`)
+		}))
+		defer api.Close()
+		s, err := kube.Open(kube.Options{Config: &rest.Config{Host: api.URL}, Namespace: namespace})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		if err := s.Watch(ctx, prefix, 1, func(store.Batch) error { return nil }); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > kerneltest.Slow(1500*time.Millisecond) {
+			t.Errorf("%s: %v after %v", prefix, err, time.Since(began))
+		}
+		if n := watches.Load(); n != 1 {
+			t.Errorf("%s: %d watches in the first second, want 1", prefix, n)
+		}
+	}
 }
