@@ -521,6 +521,8 @@ func testSchema(t *testing.T, server *kubetest.Server) {
 		`{"subnets": []}`:                        "should have at least 1 items",
 		`{"subnets": [{"cidr": "10.0.0.1/16"}]}`: "want a prefix with its first address",
 		`{"subnets": [{"cidr": "x"}]}`:           "want a prefix with its first address",
+		`{"subnets": [{"cidr": "10.0.0.0/31"}]}`: "too few addresses",
+		`{"subnets": [{"cidr": "fd00::/127", "assign": "cluster"}]}`:                              "too few addresses",
 		`{"subnets": [{"cidr": "10.0.0.0/16", "block": 8}]}`:                                      "block is shorter than the subnet's prefix length",
 		`{"subnets": [{"cidr": "10.0.0.0/16", "assign": "x"}]}`:                                   "spec.subnets[0].assign",
 		`{"subnets": [{"cidr": "10.0.0.0/16", "exclude": ["10.0.1.0/24, 10.0.2.0/24"]}]}`:         "spec.subnets[0].exclude[",
