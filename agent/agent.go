@@ -68,6 +68,7 @@ type Agent struct {
 	saving          sync.WaitGroup // until the last state of the store is on disk
 	kicks           chan struct{}
 	wanted          wantedNetworks
+	whereabouts     chan struct{}                        // closed at the first claim of the plugin whereabouts
 	lastReady       string                               // what logReady logged last
 	lastUnreachable string                               // what logUnreachable logged last
 	lastInvalid     string                               // what logInvalid logged last
@@ -131,12 +132,12 @@ func newAgent(o Options, k reconciler) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Agent{o: o, log: o.Log, id: id, reconciler: k, lastReady: nothingLogged, kicks: make(chan struct{}, 1), status: newStatus(o.Config.Node), speaker: &bgp.Node{Log: o.Log.With("part", "bgp")}}
+	a := &Agent{o: o, log: o.Log, id: id, reconciler: k, lastReady: nothingLogged, kicks: make(chan struct{}, 1), whereabouts: make(chan struct{}), status: newStatus(o.Config.Node), speaker: &bgp.Node{Log: o.Log.With("part", "bgp")}}
 	a.storeCache = newStoreCache(filepath.Join(o.Lib, "fairlead", "snapshot"), a.kick, o.Log)
 	a.session = session.New(o.Store, session.Identity{Node: o.Config.Node, Machine: id, Instance: instance}, o.Log)
 	am := address.Options{
 		Store: a.session.Store(), Session: a.session.Revision, Node: o.Config.Node, Machine: id, Dir: local.Open(o.Lib, o.Run), Grace: time.Duration(o.Config.Grace), Log: o.Log, MTU: a.status.mtuOf,
-		SubnetFile: o.Config.Flannel.SubnetFile,
+		SubnetFile: o.Config.Flannel.SubnetFile, Whereabouts: sync.OnceFunc(func() { close(a.whereabouts) }),
 	}
 	if o.Config.FlannelInEtcd() {
 		am.Flannel = a.lease.Load
@@ -294,9 +295,7 @@ func (a *Agent) describeSelf() (self *cluster.Node, h desired.Host, again time.D
 		return nil, h, 0, fmt.Errorf("find the underlay link to other nodes: %w", err)
 	}
 	self = &cluster.Node{Name: a.o.Config.Node, ID: a.id, Addresses: h.Addresses, Version: a.o.Version}
-	if again, err = a.keys(self, &h); err != nil {
-		return nil, h, 0, err
-	}
+	again = a.keys(self, &h)
 	a.setFlannel(self, &h)
 	h.Wanted = a.wanted.names()
 	return self, h, again, nil
@@ -327,7 +326,7 @@ func (a *Agent) compile(self *cluster.Node, h desired.Host) (w desired.State, kn
 		if a.policy != nil {
 			a.policy.SetNetworks(policyNetworks(s))
 		}
-		a.publish.networks.set(s, &w)
+		a.publish.networks.set(s, &w, a.storeCache.revision)
 		if s.Networks[cluster.DefaultNetwork] == nil && a.o.Config.Network != nil {
 			w.NoBlocks = true // the publisher is about to write the network
 		}
@@ -349,8 +348,9 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
-// keys sets the node's WireGuard keys if a network uses WireGuard. It returns when to check the key's rotation.
-func (a *Agent) keys(self *cluster.Node, h *desired.Host) (again time.Duration, err error) {
+// keys sets the node's WireGuard keys if a network uses WireGuard. It returns when to check the key's rotation. Without a
+// valid key the node keeps its published ones: its link works until the host restarts.
+func (a *Agent) keys(self *cluster.Node, h *desired.Host) (again time.Duration) {
 	var conf *cluster.Backend
 	a.storeCache.read(func(s *cluster.Snapshot) {
 		for _, n := range desired.SharedNetworks(s) {
@@ -362,14 +362,26 @@ func (a *Agent) keys(self *cluster.Node, h *desired.Host) (again time.Duration, 
 		}
 	})
 	if conf == nil {
-		return 0, nil
+		a.status.setKeyError(nil)
+		return 0
 	}
 	h.KeyFile = filepath.Join(a.o.Lib, "fairlead", "wireguard.key")
 	h.Socket = filepath.Join(a.o.Run, "wireguard.sock")
 	h.Program = append(slices.Clone(a.o.Program), wgd.Command)
+	var err error
 	self.WireGuard, self.Previous, err = backend.Keys{File: h.KeyFile}.Turn(time.Now(), time.Duration(conf.Rotate)*time.Hour)
+	if a.status.setKeyError(err) {
+		a.log.Warn("cannot use or rotate the WireGuard key", "error", err)
+	}
+	if self.WireGuard == "" {
+		a.storeCache.read(func(s *cluster.Snapshot) {
+			if n := s.Nodes[self.Name]; n != nil && n.ID == self.ID {
+				self.WireGuard, self.Previous = n.WireGuard, n.Previous
+			}
+		})
+	}
 	if conf.Rotate > 0 || self.Previous != "" {
 		again = backend.Grace / 2
 	}
-	return again, err
+	return again
 }

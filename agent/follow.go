@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/source"
@@ -10,18 +11,27 @@ import (
 )
 
 // follow delivers the store's content to the agent's parts. With the Kubernetes API as the store, each prefix is a watch on
-// the API server. So the agent follows blocks and addresses only once a network assigns them: a network of podCIDRs needs
-// none.
+// the API server. So the agent follows blocks and addresses only once a network assigns them, or this node has addresses of
+// whereabouts: a network of podCIDRs needs none.
 func (a *Agent) follow(ctx context.Context) {
 	always := []string{cluster.NetworksPrefix, cluster.NodesPrefix}
 	all := cluster.Followed()
 	if a.o.Config.FlannelInEtcd() {
 		all = append(all, cluster.FlannelPrefix)
 	}
-	if a.o.Config.Store.Kubernetes.Kubeconfig != "" {
+	if a.o.Config.Store.Kubernetes.Kubeconfig != "" && !a.manager.HasWhereabouts() {
 		few, stop := context.WithCancel(ctx)
-		_ = source.Follow(few, a.o.Store, always, &untilBlocks{followers: []source.Follower{a.storeCache, a.manager, a.status}, found: stop})
+		go func() {
+			select {
+			case <-a.whereabouts:
+				stop()
+			case <-few.Done():
+			}
+		}()
+		u := &untilBlocks{followers: []source.Follower{a.storeCache, a.manager, a.status}, found: stop}
+		_ = source.Follow(few, a.o.Store, always, u)
 		stop()
+		u.end()
 	}
 	_ = source.Follow(ctx, a.o.Store, all, a.storeCache, a.manager, a.status)
 }
@@ -32,16 +42,23 @@ type untilBlocks struct {
 	followers []source.Follower
 	found     func()
 	ended     bool
+	away      bool // passed on
 }
 
-// pass calls do for each follower, unless the list has a network that assigns blocks.
-func (u *untilBlocks) pass(list []source.Entry, do func(source.Follower)) {
-	for _, e := range list {
-		network, ok := e.Document.(*cluster.Network)
-		if ok && !u.ended && slices.ContainsFunc(network.Subnets, func(s cluster.Subnet) bool { return s.Assign != cluster.AssignPodCIDR }) {
-			u.ended = true
-			u.found()
+// end passes on that the store is back. The next source.Follow does not know that it was away.
+func (u *untilBlocks) end() {
+	if u.away {
+		for _, f := range u.followers {
+			f.Back()
 		}
+	}
+}
+
+// pass calls do for each follower, unless the list has a network that may assign blocks.
+func (u *untilBlocks) pass(list []source.Entry, do func(source.Follower)) {
+	if !u.ended && slices.ContainsFunc(list, mayAssignBlocks) {
+		u.ended = true
+		u.found()
 	}
 	if u.ended {
 		return
@@ -49,6 +66,14 @@ func (u *untilBlocks) pass(list []source.Entry, do func(source.Follower)) {
 	for _, f := range u.followers {
 		do(f)
 	}
+}
+
+// mayAssignBlocks reports whether an entry is a network that assigns blocks or single addresses. An invalid network may: its
+// last valid version stays in effect.
+func mayAssignBlocks(e source.Entry) bool {
+	n, ok := e.Document.(*cluster.Network)
+	return ok && slices.ContainsFunc(n.Subnets, func(s cluster.Subnet) bool { return s.Assign != cluster.AssignPodCIDR }) ||
+		e.Problem != nil && strings.HasPrefix(e.Key, cluster.NetworksPrefix)
 }
 
 // Reset implements source.Follower.
@@ -62,10 +87,14 @@ func (u *untilBlocks) Change(b source.Batch) {
 }
 
 // Away implements source.Follower.
-func (u *untilBlocks) Away(err error) { u.pass(nil, func(f source.Follower) { f.Away(err) }) }
+func (u *untilBlocks) Away(err error) {
+	u.pass(nil, func(f source.Follower) { f.Away(err); u.away = true })
+}
 
 // Back implements source.Follower.
-func (u *untilBlocks) Back() { u.pass(nil, source.Follower.Back) }
+func (u *untilBlocks) Back() {
+	u.pass(nil, func(f source.Follower) { f.Back(); u.away = false })
+}
 
 // Rewound implements store.Rewinder.
 func (u *untilBlocks) Rewound() {

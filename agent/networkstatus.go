@@ -24,20 +24,26 @@ const reportSpread = 20 * time.Millisecond
 // networkReports reports the state of each network to the store.
 type networkReports struct {
 	mu       sync.Mutex
-	want     map[string]string // problem of each network, "" for none
-	due      time.Time         // when to report want; zero: it was reported
-	reported map[string]string // used by one goroutine only
+	want     map[string]networkReport // by name of the network
+	due      time.Time                // when to report want; zero: it was reported
+	reported map[string]networkReport // used by one goroutine only
 }
 
-// set stores the state of all networks, as the agent's last reconciliation found it.
-func (r *networkReports) set(s *cluster.Snapshot, w *desired.State) {
-	want := map[string]string{}
+// networkReport is the state of a network at a revision of its key: the report names the version of the network.
+type networkReport struct {
+	revision int64
+	problem  string // "" for none
+}
+
+// set stores the state of all networks, as the agent's last reconciliation found it. revision has the revision of each key.
+func (r *networkReports) set(s *cluster.Snapshot, w *desired.State, revision map[string]int64) {
+	want := map[string]networkReport{}
 	for name := range s.Networks {
-		want[name] = ""
+		want[name] = networkReport{revision: revision[cluster.NetworkKey(name)]}
 	}
 	for key, problem := range w.Bad {
 		if name, is := strings.CutPrefix(key, cluster.NetworksPrefix); is {
-			want[name] = problem.Error()
+			want[name] = networkReport{revision[key], problem.Error()}
 		}
 	}
 	r.mu.Lock()
@@ -55,11 +61,11 @@ func (r *networkReports) report(ctx context.Context, to networkReporter) error {
 	if !due {
 		return nil
 	}
-	for name, problem := range want {
-		if have, known := r.reported[name]; known && have == problem {
+	for name, report := range want {
+		if have, known := r.reported[name]; known && have == report {
 			continue
 		}
-		if err := to.SetNetworkReady(ctx, name, problem); err != nil {
+		if err := to.SetNetworkReady(ctx, name, report.problem); err != nil {
 			return err
 		}
 	}

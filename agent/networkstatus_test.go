@@ -25,17 +25,18 @@ func (n *networkConditions) SetNetworkReady(_ context.Context, network, problem 
 	return n.err
 }
 
-// TestNetworkReports checks that an agent reports each network once, again when its state changes, and again after an
-// error.
+// TestNetworkReports checks that an agent reports each network once, again when its state or the network changes, and
+// again after an error.
 func TestNetworkReports(t *testing.T) {
 	t.Parallel()
 	var r networkReports
 	to := &networkConditions{problems: map[string]string{}}
 	s := cluster.NewSnapshot()
 	s.Networks["default"], s.Networks["blue"] = &cluster.Network{}, &cluster.Network{}
+	revision := map[string]int64{"networks/default": 1, "networks/blue": 2}
 	report := func(w desired.State, calls int) {
 		t.Helper()
-		r.set(s, &w)
+		r.set(s, &w, revision)
 		if !r.due.IsZero() {
 			r.due = time.Now().Add(-time.Second)
 		}
@@ -59,4 +60,7 @@ func TestNetworkReports(t *testing.T) {
 	if to.problems["blue"] != "" {
 		t.Errorf("reported: %q", to.problems)
 	}
+	revision["networks/default"] = 3 // the administrator changes something that is no problem
+	report(desired.State{}, 1)
+	report(desired.State{}, 0)
 }

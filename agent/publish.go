@@ -135,12 +135,11 @@ func (p *publisher) once(ctx context.Context) error {
 	if _, err := p.session.Revision(); err != nil {
 		return err
 	}
+	var errs []error // of one step: the others are independent of it
 	for _, do := range []func(context.Context) error{p.network, p.node, p.vnis, p.condition, p.networkReady} {
-		if err := do(within); err != nil {
-			return err
-		}
+		errs = append(errs, do(within))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // network writes the default network if the cluster has none.

@@ -29,6 +29,7 @@ type status struct {
 	reconciled   bool     // at least once
 	noBlocks     bool     // this node has no addresses yet
 	inStore      bool     // this node is published in the store
+	keyError     string   // why the WireGuard key cannot be used or rotated
 
 	mtu        map[string]int // by network
 	peers      int
@@ -47,7 +48,7 @@ type State struct {
 	Publish          string   `json:"publish,omitempty"`  // why the store does not have this node's document
 	Problems         []string `json:"problems,omitempty"` // nodes that this node cannot reach
 	Invalid          []string `json:"left,omitempty"`     // invalid keys in the store, which the agent ignores
-	Cannot           []string `json:"cannot,omitempty"`   // what failed for this node's addresses and blocks
+	Cannot           []string `json:"cannot,omitempty"`   // what failed for this node's addresses, blocks and keys
 	Nodes            int      `json:"nodes"`
 	NoDefaultNetwork bool     `json:"bare,omitempty"`
 	Peers            int      `json:"peers"` // other nodes that this node reaches in the default network
@@ -58,7 +59,7 @@ type State struct {
 func (a *Agent) State() *State {
 	out := a.status.state()
 	a.storeCache.read(func(s *cluster.Snapshot) { out.Nodes = len(s.Nodes) })
-	out.NoDefaultNetwork, out.Cannot = a.noNetwork(), a.manager.Problems()
+	out.NoDefaultNetwork, out.Cannot = a.noNetwork(), append(a.manager.Problems(), out.Cannot...)
 	return out
 }
 
@@ -74,7 +75,20 @@ func (s *status) state() *State {
 		out.Problems = append(out.Problems, err.Error())
 	}
 	out.Invalid = s.invalid
+	if s.keyError != "" {
+		out.Cannot = []string{"cannot use or rotate the WireGuard key: " + s.keyError}
+	}
 	return out
+}
+
+// setKeyError stores why the WireGuard key cannot be used or rotated, and reports whether that is a new error.
+func (s *status) setKeyError(err error) (is bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text := errText(err)
+	is = err != nil && text != s.keyError
+	s.keyError = text
+	return is
 }
 
 func errText(err error) string {

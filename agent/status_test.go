@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +14,9 @@ import (
 
 	"github.com/fairlead/fairlead/agent/backend"
 	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/agent/desired"
+	"github.com/fairlead/fairlead/agent/source"
 	"github.com/fairlead/fairlead/kernel/reconcile"
 )
 
@@ -87,5 +91,46 @@ func TestNotReadyWithoutBlocks(t *testing.T) {
 		if err := s.NotReady(); strings.Contains(err.Error(), "no addresses of the default network") != without {
 			t.Errorf("without blocks: %v: %v", without, err)
 		}
+	}
+}
+
+// TestDamagedKey checks that an agent with a damaged WireGuard key continues: the node keeps the key that it has published,
+// and the status says what to do.
+func TestDamagedKey(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c := &config.Config{Node: "a", Store: config.Store{File: filepath.Join(dir, "store")}}
+	s, err := c.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	a, err := newAgent(Options{Config: c, Store: s, Lib: dir, Run: filepath.Join(dir, "r"), Log: quietLog()}, &recorder{netip.MustParsePrefix("192.0.2.1/24")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const published, previous = "cHVibGlzaGVk", "cHJldmlvdXM="
+	n := &cluster.Network{Name: "default", Subnets: []cluster.Subnet{{CIDR: netip.MustParsePrefix("10.0.0.0/8")}}, Backends: []cluster.Backend{{Type: cluster.WireGuard, Rotate: 1}}}
+	self := &cluster.Node{Name: "a", ID: a.id, WireGuard: published, Previous: previous}
+	a.storeCache.Reset([]source.Entry{{Key: n.Key(), Revision: 1, Document: n}, {Key: self.Key(), Revision: 1, Document: self}}, 1)
+	file := filepath.Join(dir, "fairlead", "wireguard.key")
+	if err := os.WriteFile(file, []byte("damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, _, again, err := a.describeSelf()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.WireGuard != published || got.Previous != previous || again == 0 {
+		t.Errorf("the node's keys are %q and %q, checked again after %v", got.WireGuard, got.Previous, again)
+	}
+	if cannot := a.State().Cannot; len(cannot) != 1 || !strings.Contains(cannot[0], "wireguard.key does not contain a WireGuard key") || !strings.Contains(cannot[0], "remove it") {
+		t.Errorf("the status has %q", cannot)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if got, _, _, err = a.describeSelf(); err != nil || got.WireGuard == published || len(a.State().Cannot) != 0 {
+		t.Errorf("without the file, the key is %q, %v, and the status has %q", got.WireGuard, err, a.State().Cannot)
 	}
 }

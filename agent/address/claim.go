@@ -36,6 +36,9 @@ func (m *Manager) claim(ctx context.Context, args local.ClaimArgs) (*claim, erro
 	if err := checkClaim(args); err != nil {
 		return nil, err
 	}
+	if args.Whereabouts && m.Whereabouts != nil {
+		m.Whereabouts()
+	}
 	c := &claim{ClaimArgs: args, ctx: ctx, done: make(chan error, 1)}
 	select {
 	case m.claims <- c:

@@ -42,6 +42,36 @@ func TestHostsInBlocks(t *testing.T) {
 	}
 }
 
+// TestOverlappingBlock checks that no node claims a block that overlaps one of another length, which a node got before an
+// administrator changed the length.
+func TestOverlappingBlock(t *testing.T) {
+	t.Parallel()
+	for length, want := range map[int]int{24: 2, 28: 59} {
+		m := NewManager(Options{Node: "a"})
+		m.Reset(source.DecodeAll([]store.Entry{
+			{Key: "networks/n", Value: fmt.Appendf(nil, `{"subnets": [{"cidr": "10.0.0.0/22", "block": %d}]}`, length), Revision: 1},
+			{Key: "blocks/n/10.0.1.64-26", Value: []byte(`{"node": "b", "subnet": "10.0.0.0/22"}`), Revision: 2},
+			{Key: "blocks/n/10.0.3.64-28", Value: []byte(`{"node": "b", "subnet": "10.0.0.0/22"}`), Revision: 3},
+			{Key: "blocks/n/10.0.0.0-8", Value: []byte(`{"node": "b", "subnet": "10.0.0.0/8"}`), Revision: 4},   // of no subnet
+			{Key: "blocks/x/10.0.2.0-26", Value: []byte(`{"node": "b", "subnet": "10.0.0.0/22"}`), Revision: 5}, // of another network
+		}), 5)
+		free := 0
+		for s := m.state.snap.Networks["n"].Subnets[0]; ; free++ {
+			b, err := m.freeBlock("n", s)
+			if err != nil {
+				break
+			}
+			if b.Overlaps(netip.MustParsePrefix("10.0.1.64/26")) || b.Overlaps(netip.MustParsePrefix("10.0.3.64/28")) {
+				t.Fatalf("%s, which overlaps the block of node b, is free", b)
+			}
+			m.state.set(source.Decode(store.Entry{Key: cluster.BlockKey("n", b), Value: []byte(`{"node": "a"}`), Revision: int64(6 + free)}))
+		}
+		if free != want {
+			t.Errorf("%d blocks of length %d are free, want %d", free, length, want)
+		}
+	}
+}
+
 // TestFreeBlockInHugeSubnet checks that every node finds a block in a large subnet most of which is excluded, at once.
 func TestFreeBlockInHugeSubnet(t *testing.T) {
 	t.Parallel()

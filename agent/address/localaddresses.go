@@ -131,6 +131,16 @@ func (m *Manager) assignedByCluster(network string, h ipam.Allocation) bool {
 	return slices.ContainsFunc(n.Subnets, func(s cluster.Subnet) bool { return s.Assign == cluster.AssignCluster && s.CIDR.Contains(h.Addr) })
 }
 
+// HasWhereabouts reports whether the plugin whereabouts may have assigned addresses here: a network of this cluster has a
+// file. It also returns true if that cannot be found out.
+func (m *Manager) HasWhereabouts() bool {
+	names, err := ipam.Networks(m.Dir.Addresses())
+	return err != nil || slices.ContainsFunc(names, func(name string) bool {
+		_, err := m.Dir.Read(name)
+		return err != nil
+	})
+}
+
 // formerAddress returns the address's document from before the restore, or a new one.
 func (m *Manager) formerAddress(key string, h ipam.Allocation) *cluster.Address {
 	if m.lost != nil {

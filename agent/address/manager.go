@@ -45,6 +45,9 @@ type Options struct {
 	// that the cluster has no flannel nodes.
 	Flannel func() *cluster.FlannelLease
 
+	// Whereabouts is called before each claim of the plugin whereabouts. nil: nobody wants to know.
+	Whereabouts func()
+
 	Log *slog.Logger             // nil: no logging
 	MTU func(network string) int // MTU of the network's container links in bytes; nil: unknown
 }
@@ -58,7 +61,7 @@ type Manager struct {
 	state        *storeState
 	ready        bool              // synced with the store at least once
 	recheck      bool              // compare held blocks and addresses with the store
-	lost         *cluster.Snapshot // the state before the store was restored from a backup; nil: it was not
+	lost         *cluster.Snapshot // what the store had before it was restored from a backup or a key was deleted; nil: nothing
 	away         error
 	dirty        chan struct{}        // signals that this node's files may be outdated
 	joined       map[string]bool      // networks that something on this node asked for
@@ -204,12 +207,27 @@ func (m *Manager) Change(b source.Batch) {
 	ours := false
 	for _, e := range b.Entries {
 		ours = ours || m.concerns(e.Key)
+		a := m.state.snap.Addresses[e.Key]
 		m.state.set(e)
 		ours = ours || m.concerns(e.Key)
+		if a != nil && a.Node == m.Node && m.state.snap.Addresses[e.Key] == nil {
+			m.deleted(a)
+			ours = true
+		}
 	}
 	if ours {
 		m.wake()
 	}
+}
+
+// deleted notes that somebody deleted an address of this node, which a container may hold. What this node releases is known
+// before the store reports it, or no container holds it any more.
+func (m *Manager) deleted(a *cluster.Address) {
+	if m.lost == nil {
+		m.lost = cluster.NewSnapshot()
+	}
+	m.lost.Addresses[a.Key()] = a
+	m.recheck = true
 }
 
 // concerns reports whether a key can affect this node's files.

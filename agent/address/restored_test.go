@@ -95,3 +95,33 @@ func TestStoreRestoredFromBackup(t *testing.T) {
 		}
 	}
 }
+
+// TestDeletedAddress deletes an address that a container holds, as an administrator can. The node claims it again as it was.
+// It does not claim an address that its container has released.
+func TestDeletedAddress(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, twoSubnets)
+	s := b.open(t)
+	m, _ := b.node("a")
+	kerneltest.Until(t, func() bool { return len(blocks(m)) == 1 })
+	kept, released := claimWhereabouts(t, m, "c1", "ns/web"), claimWhereabouts(t, m, "c2", "")
+	holdOne(t, m, "whereabouts", "c1", kept)
+	key := cluster.AddressKey("whereabouts", kept)
+	before, err := s.Get(storetest.Context(t), key)
+	must(t, err)
+	for _, key := range []string{key, cluster.AddressKey("whereabouts", released)} {
+		kerneltest.Until(t, func() bool { m.mu.Lock(); defer m.mu.Unlock(); return !m.recheck })
+		e, err := s.Get(storetest.Context(t), key)
+		must(t, err)
+		_, err = s.Commit(storetest.Context(t), store.Op{Key: key, Expect: e.Revision})
+		must(t, err)
+	}
+	kerneltest.Until(t, func() bool {
+		e, err := s.Get(storetest.Context(t), key)
+		return err == nil && string(e.Value) == string(before.Value)
+	})
+	kerneltest.Until(t, func() bool { m.mu.Lock(); defer m.mu.Unlock(); return !m.recheck })
+	if e, err := s.Get(storetest.Context(t), cluster.AddressKey("whereabouts", released)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("an address that no container holds was claimed again: %s, %v", e.Value, err)
+	}
+}

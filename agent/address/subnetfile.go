@@ -159,7 +159,18 @@ func (m *Manager) isFree(network string, s cluster.Subnet, b netip.Prefix) bool 
 	if m.Flannel != nil && network == cluster.DefaultNetwork && m.state.snap.LeasedBy(b) != nil {
 		return false
 	}
-	return m.state.revision(cluster.BlockKey(network, b)) == 0 && usable(s, b) && !m.hasHost(network, b)
+	return m.state.revision(cluster.BlockKey(network, b)) == 0 && usable(s, b) && !m.hasHost(network, b) && !m.overlaps(network, s, b)
+}
+
+// overlaps reports whether a block that a node claimed of the subnet overlaps. It has another length: that of the subnet's
+// blocks was changed.
+func (m *Manager) overlaps(network string, s cluster.Subnet, b netip.Prefix) bool {
+	for _, x := range m.state.snap.Blocks {
+		if x.Network == network && x.Subnet == s.CIDR && x.CIDR.Overlaps(b) {
+			return true
+		}
+	}
+	return false
 }
 
 // hasHost reports whether a node's own address lies in a block. Such a block is not routed.

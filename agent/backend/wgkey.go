@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"cmp"
 	"crypto/ecdh"
 	"crypto/rand"
 	"encoding/base64"
@@ -31,42 +32,50 @@ const Grace = time.Minute
 func (k Keys) next() string { return k.File + ".next" }
 
 // Turn creates the first key, rotates it when it is older than every (0: never), and returns the keys to publish. Call
-// it regularly. File always contains the device's key.
+// it regularly. File always contains the device's key. If the rotation fails, Turn returns the keys so far and the error.
+// Without a valid key it returns only the error.
 func (k Keys) Turn(now time.Time, every time.Duration) (public, previous string, err error) {
+	failed := k.rotate(now, every)
+	if _, err = os.Stat(k.next()); err == nil {
+		public, previous, err = k.turning()
+	} else {
+		public, err = publicOf(k.File)
+	}
+	return public, previous, cmp.Or(failed, err)
+}
+
+// rotate creates and replaces the key files.
+func (k Keys) rotate(now time.Time, every time.Duration) error {
 	made, err := k.born(k.File, now)
 	if errors.Is(err, os.ErrNotExist) {
-		if err = makeKey(k.File); err == nil {
-			made, err = k.born(k.File, now)
-		}
+		return makeKey(k.File)
 	}
 	if err != nil {
-		return "", "", err
+		return err
 	}
 	began, err := k.born(k.next(), now)
 	switch {
 	case err == nil && now.Sub(began) >= Grace:
 		if err := os.Rename(k.next(), k.File); err != nil {
-			return "", "", fmt.Errorf("rotate the WireGuard key: %w", err)
+			return fmt.Errorf("rotate the WireGuard key: %w", err)
 		}
-	case err == nil:
-		return k.turning()
+	case errors.Is(err, os.ErrNotExist) && every > 0 && now.Sub(made) >= every:
+		return makeKey(k.next())
 	case !errors.Is(err, os.ErrNotExist):
-		return "", "", err
-	case every > 0 && now.Sub(made) >= every:
-		if err := makeKey(k.next()); err != nil {
-			return "", "", err
-		}
-		return k.turning()
+		return err
 	}
-	public, err = publicOf(k.File)
-	return public, "", err
+	return nil
 }
 
+// turning returns both keys of a rotation, or none.
 func (k Keys) turning() (public, previous string, err error) {
 	if public, err = publicOf(k.next()); err == nil {
 		previous, err = publicOf(k.File)
 	}
-	return public, previous, err
+	if err != nil {
+		return "", "", err
+	}
+	return public, previous, nil
 }
 
 // born returns when a key was created. A time in the future, after a clock change, counts as now, so that the key is

@@ -88,3 +88,19 @@ func TestDamagedKeyFile(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestFailedRotation checks that a node keeps its key when the next one cannot be written.
+func TestFailedRotation(t *testing.T) {
+	t.Parallel()
+	k := backend.Keys{File: filepath.Join(t.TempDir(), "wireguard.key")}
+	first, _, err := k.Turn(time.Now(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("missing", k.File+".next"); err != nil { // the file cannot be created, as on a full disk
+		t.Fatal(err)
+	}
+	if public, previous, err := k.Turn(time.Now().Add(time.Hour), time.Hour); public != first || previous != "" || err == nil {
+		t.Errorf("published %q and %q, the first was %q: %v, want an error", public, previous, first, err)
+	}
+}

@@ -1,9 +1,11 @@
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 )
@@ -26,12 +28,20 @@ func (e *FieldError) Error() string {
 // Unwrap returns the problem.
 func (e *FieldError) Unwrap() error { return e.Problem }
 
-// CheckChange returns an error if changing the network old into n would leave a block or an address without a subnet, or
-// would change whether the network is isolated.
+// CheckChange returns an error if changing the network old into n would leave a block or an address without a subnet, would
+// change how a subnet that has blocks is assigned, or would change whether the network is isolated.
 func (s *Snapshot) CheckChange(old, n *Network) error {
 	for _, key := range slices.Sorted(maps.Keys(s.Blocks)) {
 		b := s.Blocks[key]
-		if b.Network != n.Name || b.OfNode {
+		if b.Network != n.Name {
+			continue
+		}
+		was, is := old.assignOf(b.Subnet), n.assignOf(b.Subnet)
+		if was != "" && is != "" && was != is {
+			return fmt.Errorf("network %s: node %s has the block %s of subnet %s, whose assign cannot change to %q: keep %q, and add another subnet",
+				n.Name, b.Node, b.CIDR, b.Subnet, is, was)
+		}
+		if b.OfNode {
 			continue
 		}
 		i := slices.IndexFunc(n.Subnets, func(x Subnet) bool { return x.CIDR == b.Subnet && x.BlockBits() == b.CIDR.Bits() })
@@ -51,6 +61,16 @@ func (s *Snapshot) CheckChange(old, n *Network) error {
 		return fmt.Errorf("network %s: isolated cannot be changed: create another network", n.Name)
 	}
 	return nil
+}
+
+// assignOf returns how the addresses of a subnet are assigned, or "" if the network does not have the subnet.
+func (n *Network) assignOf(subnet netip.Prefix) string {
+	for _, s := range n.Subnets {
+		if s.CIDR == subnet {
+			return cmp.Or(s.Assign, AssignBlock)
+		}
+	}
+	return ""
 }
 
 // CheckUnused returns an error that lists the blocks and addresses of a network that are in use, each with the command

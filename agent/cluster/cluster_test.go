@@ -57,6 +57,11 @@ func TestValidate(t *testing.T) {
 		`{}`:                                     "subnets is empty",
 		`{"subnets": [{}]}`:                      "subnets[0].cidr is missing",
 		`{"subnets": [{"cidr": "10.0.0.1/16"}]}`: "want its first address, 10.0.0.0/16",
+		`{"subnets": [{"cidr": "10.0.0.0/30"}, {"cidr": "fd00::/126", "assign": "cluster"}]}`:                              "",
+		`{"subnets": [{"cidr": "10.0.0.0/31"}]}`:                                                                           "subnets[0].cidr is 10.0.0.0/31, which has too few addresses: want a prefix length of at most 30",
+		`{"subnets": [{"cidr": "10.0.0.0/32", "assign": "cluster"}]}`:                                                      "want a prefix length of at most 30",
+		`{"subnets": [{"cidr": "fd00::/127"}]}`:                                                                            "want a prefix length of at most 126",
+		`{"subnets": [{"cidr": "fd00::/128", "assign": "cluster"}]}`:                                                       "want a prefix length of at most 126",
 		`{"subnets": [{"cidr": "10.0.0.0/16", "block": 8}]}`:                                                               "subnets[0].block is 8: want 16 to 30",
 		`{"subnets": [{"cidr": "10.0.0.0/16", "assign": "x"}]}`:                                                            `assign is "x"`,
 		`{"subnets": [{"cidr": "10.0.0.0/16", "exclude": ["10.0.0.9-10.0.0.1"]}]}`:                                         "subnets[0].exclude[0]",
@@ -376,6 +381,37 @@ func TestPodCIDRs(t *testing.T) {
 	} {
 		if err := network(t, doc).Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", doc, err, want)
+		}
+	}
+}
+
+// TestCheckChange checks which changes of a subnet with addresses in use are rejected.
+func TestCheckChange(t *testing.T) {
+	t.Parallel()
+	s := NewSnapshot()
+	for key, value := range map[string]string{
+		"networks/default": `{"subnets": [{"cidr": "10.0.0.0/16", "assign": "podCIDR"}, {"cidr": "10.1.0.0/16"}, {"cidr": "10.2.0.0/16"}]}`,
+		"nodes/a":          `{"podCIDRs": ["10.0.1.0/24"]}`, "blocks/default/10.1.0.0-26": `{"node": "a", "subnet": "10.1.0.0/16"}`,
+	} {
+		s.Set(key, []byte(value))
+	}
+	const lacks = "which the new configuration lacks"
+	for after, want := range map[string]string{
+		`{"cidr": "10.0.0.0/16", "assign": "podCIDR"}, {"cidr": "10.1.0.0/16", "assign": "block", "block": 26}`: "",
+		`{"cidr": "10.2.0.0/16", "block": 24, "assign": "cluster"}, {"cidr": "10.1.0.0/16"}`:                    "",
+		`{"cidr": "10.0.0.0/16"}, {"cidr": "10.1.0.0/16"}`:                                                      `10.0.1.0/24 of subnet 10.0.0.0/16, whose assign cannot change to "block"`,
+		`{"cidr": "10.0.0.0/16", "assign": "cluster"}, {"cidr": "10.1.0.0/16"}`:                                 `10.0.1.0/24 of subnet 10.0.0.0/16, whose assign cannot change to "cluster"`,
+		`{"cidr": "10.0.0.0/16", "assign": "podCIDR"}, {"cidr": "10.1.0.0/16", "assign": "cluster"}`:            `10.1.0.0/26 of subnet 10.1.0.0/16, whose assign cannot change to "cluster"`,
+		`{"cidr": "10.0.0.0/16", "assign": "podCIDR"}, {"cidr": "10.1.0.0/16", "assign": "podCIDR"}`:            `10.1.0.0/26 of subnet 10.1.0.0/16, whose assign cannot change to "podCIDR"`,
+		`{"cidr": "10.0.0.0/16", "assign": "podCIDR"}, {"cidr": "10.1.0.0/16", "block": 24}`:                    lacks,
+		`{"cidr": "10.0.0.0/16", "assign": "podCIDR"}`:                                                          lacks,
+	} {
+		n := &Network{Name: "default"}
+		if err := json.Unmarshal([]byte(`{"subnets": [`+after+`]}`), n); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.CheckChange(s.Networks["default"], n); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("change to %s: %v, want %q", after, err, want)
 		}
 	}
 }

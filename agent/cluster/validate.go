@@ -137,7 +137,11 @@ func (s Subnet) problems() (list []problem) {
 	if p, what := special(s.CIDR); what != "" {
 		bad("cidr", "is %s and overlaps %s: the addresses there are %s", s.CIDR, p, what)
 	}
-	if all := s.CIDR.Addr().BitLen(); s.Block != 0 && (s.Block < s.CIDR.Bits() || s.Block > all-2) {
+	all := s.CIDR.Addr().BitLen()
+	if s.CIDR.Bits() > all-2 && s.Assign != AssignPodCIDR { // the network's, the gateway's and the broadcast address, and one more
+		bad("cidr", "is %s, which has too few addresses: want a prefix length of at most %d", s.CIDR, all-2)
+	}
+	if s.Block != 0 && (s.Block < s.CIDR.Bits() || s.Block > all-2) {
 		bad("block", "is %d: want %d to %d, the prefix length of a node's part of %s", s.Block, s.CIDR.Bits(), all-2, s.CIDR)
 	}
 	if !slices.Contains([]string{"", AssignBlock, AssignCluster, AssignPodCIDR}, s.Assign) {

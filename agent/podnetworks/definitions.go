@@ -47,6 +47,8 @@ const (
 	watchSeconds = 600
 	// withoutType is the pause while the API does not have the type.
 	withoutType = 30 * time.Second
+	// shortWatch is the time below which a watch ended too early: a proxy in front of the API may end each one at once.
+	shortWatch = time.Second
 )
 
 // follow keeps the files of the definitions up to date until the context ends.
@@ -54,6 +56,7 @@ func (m *Manager) follow(ctx context.Context) {
 	typeKnown := true
 	for failures := 0; ctx.Err() == nil; {
 		revision, err := m.list(ctx)
+		began := time.Now()
 		if err == nil {
 			err = m.watch(ctx, revision)
 		}
@@ -61,6 +64,9 @@ func (m *Manager) follow(ctx context.Context) {
 		case ctx.Err() != nil:
 		case isEnd(err):
 			failures, typeKnown = 0, true
+			if time.Since(began) < shortWatch {
+				pause(ctx, 1)
+			}
 		case apierrors.IsNotFound(err): // the files stay: an API server that starts may not have the type yet
 			if typeKnown {
 				m.o.Log.Warn("the Kubernetes API has no NetworkAttachmentDefinitions: create their type, see docs/networks-kubernetes.md")

@@ -6,16 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/session"
@@ -517,8 +521,12 @@ func testSchema(t *testing.T, server *kubetest.Server) {
 		`{"subnets": []}`:                        "should have at least 1 items",
 		`{"subnets": [{"cidr": "10.0.0.1/16"}]}`: "want a prefix with its first address",
 		`{"subnets": [{"cidr": "x"}]}`:           "want a prefix with its first address",
+		`{"subnets": [{"cidr": "10.0.0.0/31"}]}`: "too few addresses",
+		`{"subnets": [{"cidr": "fd00::/127", "assign": "cluster"}]}`:                              "too few addresses",
 		`{"subnets": [{"cidr": "10.0.0.0/16", "block": 8}]}`:                                      "block is shorter than the subnet's prefix length",
 		`{"subnets": [{"cidr": "10.0.0.0/16", "assign": "x"}]}`:                                   "spec.subnets[0].assign",
+		`{"subnets": [{"cidr": "10.0.0.0/16", "exclude": ["10.0.1.0/24, 10.0.2.0/24"]}]}`:         "spec.subnets[0].exclude[",
+		`{"subnets": [{"cidr": "10.0.0.0/16", "exclude": ["10.0.1.1", "10.0.1.0-z"]}]}`:           "spec.subnets[0].exclude[",
 		`{"subnets": [{"cidr": "10.0.0.0/16"}], "peers": ["x"]}`:                                  "only an isolated network has peers",
 		`{"subnets": [{"cidr": "10.0.0.0/16"}], "isolated": true, "backends": [{"type": "bgp"}]}`: "can only have the backend vxlan",
 		`{"subnets": [{"cidr": "10.0.0.0/16"}], "mtu": 100}`:                                      "spec.mtu",
@@ -531,8 +539,22 @@ func testSchema(t *testing.T, server *kubetest.Server) {
 	if err := create("default", `{"isolated": true, "subnets": [{"cidr": "10.0.0.0/16"}]}`); err == nil || !strings.Contains(err.Error(), "cannot be isolated") {
 		t.Errorf("an isolated default network: %v", err)
 	}
-	if err := create("schema", `{"isolated": true, "peers": ["x"], "subnets": [{"cidr": "10.0.0.0/16", "block": 28, "exclude": ["10.0.0.1"]}, {"cidr": "fd00::/64"}], "backends": [{"type": "vxlan", "port": 4789}]}`); err != nil {
+	if err := create("schema", `{"isolated": true, "peers": ["x"], "subnets": [{"cidr": "10.0.0.0/16", "block": 28, "exclude": ["10.0.0.1", "10.0.1.0/24", "10.0.2.1-10.0.2.9"]}, {"cidr": "fd00::/64", "exclude": ["fd00::1-fd00::9"]}], "backends": [{"type": "vxlan", "port": 4789}]}`); err != nil {
 		t.Error(err)
+	}
+	for _, step := range []struct{ subnets, err string }{
+		{`{"cidr": "10.0.0.0/16"}, {"cidr": "fd00::/64"}`, "block and assign of a subnet cannot be changed"},
+		{`{"cidr": "10.0.0.0/16", "block": 24}, {"cidr": "fd00::/64"}`, "block and assign of a subnet cannot be changed"},
+		{`{"cidr": "10.0.0.0/16", "block": 28, "assign": "cluster"}, {"cidr": "fd00::/64"}`, "block and assign of a subnet cannot be changed"},
+		{`{"cidr": "10.0.0.0/16", "block": 28}, {"cidr": "fd00::/64", "block": 120}`, "block and assign of a subnet cannot be changed"},
+		{`{"cidr": "fd00::/64", "assign": "block", "block": 122}, {"cidr": "10.0.0.0/16", "assign": "", "block": 28}`, ""},
+		{`{"cidr": "10.1.0.0/28"}, {"cidr": "fd00::/64", "assign": "block"}`, ""},
+		{`{"cidr": "10.1.0.0/28", "block": 28, "exclude": ["10.1.0.1"]}`, ""},
+	} {
+		err := server.Client().Patch(types.MergePatchType).AbsPath("/apis/fairlead.io/v1alpha1/networks/schema").Body([]byte(`{"spec": {"subnets": [` + step.subnets + `]}}`)).Do(t.Context()).Error()
+		if (err == nil) != (step.err == "") || err != nil && !strings.Contains(err.Error(), step.err) {
+			t.Errorf("change the subnets to %s: %v, want %q", step.subnets, err, step.err)
+		}
 	}
 	server.Delete("/apis/fairlead.io/v1alpha1/networks/schema")
 }
@@ -614,4 +636,34 @@ func testRestore(t *testing.T, server *kubetest.Server) {
 	r.Sees(t, func() bool { return has(before) && !has(after) && r.Rewinds == 1 })
 	commit(t, s, put(later, `{"node":"a","subnet":"10.0.0.0/16"}`, 0))
 	r.Sees(t, func() bool { return has(later) })
+}
+
+// TestShortWatches checks that watches that the API ends at once are not repeated at once.
+func TestShortWatches(t *testing.T) {
+	t.Parallel()
+	for _, prefix := range []string{cluster.NetworksPrefix, cluster.NodesPrefix} {
+		var watches atomic.Int32
+		api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Query().Has("watch") {
+				watches.Add(1)
+				return
+			}
+			fmt.Fprint(w, `{"metadata": {"resourceVersion": "1"}}`)
+		}))
+		defer api.Close()
+		s, err := kube.Open(kube.Options{Config: &rest.Config{Host: api.URL}, Namespace: namespace})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		if err := s.Watch(ctx, prefix, 1, func(store.Batch) error { return nil }); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > kerneltest.Slow(1500*time.Millisecond) {
+			t.Errorf("%s: %v after %v", prefix, err, time.Since(began))
+		}
+		if n := watches.Load(); n != 1 {
+			t.Errorf("%s: %d watches in the first second, want 1", prefix, n)
+		}
+	}
 }

@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -295,6 +297,7 @@ func (s *Store) Watch(ctx context.Context, prefix string, after int64, f func(st
 			}
 		}
 		listed = false
+		began := time.Now()
 		switch k.prefix {
 		case cluster.NodesPrefix:
 			err = s.watchNodes(ctx, after, only)
@@ -307,8 +310,22 @@ func (s *Store) Watch(ctx context.Context, prefix string, after int64, f func(st
 				return only(k.batch(o, deleted))
 			})
 		}
+		if errors.Is(err, errWatchEnded) && time.Since(began) < shortWatch {
+			pauseWatch(ctx)
+		}
 	}
 	return cmp.Or(s.isOpen(), err)
+}
+
+// shortWatch is the time below which a watch ended too early: a proxy in front of the API may end each one at once.
+const shortWatch = time.Second
+
+// pauseWatch waits before the next watch. The time is random, so that the agents of many nodes do not ask at once.
+func pauseWatch(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(shortWatch + rand.N(shortWatch)):
+	}
 }
 
 // sessionPosition returns the API's revision from which to watch a session, whose own revision is not one of the API's:
