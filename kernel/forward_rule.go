@@ -102,7 +102,7 @@ func (a *ForwardRule) remove(e *Engine) error {
 	return e.deleteRules(a.Family, a.Table, a.Chain, func(tag string) bool { return tag == a.OwnerTag })
 }
 
-// ForwardDropChain is a third-party forward chain whose policy is drop.
+// ForwardDropChain is a third-party forward chain that may drop a container's packets.
 type ForwardDropChain struct {
 	Family, Table, Chain string
 	Legacy               bool // of iptables-legacy, which does not use nftables
@@ -113,51 +113,106 @@ func (d ForwardDropChain) IPTables() bool {
 	return (d.Family == "ip" || d.Family == "ip6") && d.Table == "filter" && d.Chain == "FORWARD"
 }
 
-// ForwardDropChains lists the forward chains of other software whose policy is drop. It lists chains and no rules.
-func (e *Engine) ForwardDropChains() (out []ForwardDropChain, err error) {
+// ForwardDropChains lists the forward chains of other software whose policy is drop. It also lists a FORWARD chain of
+// iptables with a rule that may drop packets, or whose family has rules in adminChain: packets reach that chain only
+// through CNI-FORWARD.
+func (e *Engine) ForwardDropChains(adminChain string) (out []ForwardDropChain, err error) {
 	msgs, err := e.ListNFT(unix.NFT_MSG_GETCHAIN, nft.MessageForAll())
 	if err != nil {
 		return nil, fmt.Errorf("list nftables chains: %w", err)
 	}
 	for _, family := range []string{"ip", "ip6", "inet"} {
+		iptables := false // the family has iptables' table filter
 		for _, m := range msgs {
 			if len(m) <= 4 || m[0] != nft.FamilyNumber(family) {
 				continue
 			}
-			if c := nft.ParseChain(m); c.Hook == "forward" && c.Drop {
+			c := nft.ParseChain(m)
+			iptables = iptables || family != "inet" && c.Table == "filter"
+			if c.Hook == "forward" && c.Drop && c.Table != Table {
 				out = append(out, ForwardDropChain{Family: family, Table: c.Table, Chain: c.Name})
 			}
 		}
+		forward := ForwardDropChain{Family: family, Table: "filter", Chain: "FORWARD"}
+		if !iptables || slices.Contains(out, forward) {
+			continue
+		}
+		drops, err := e.rulesDrop(family, adminChain)
+		if err != nil {
+			return nil, err
+		}
+		if drops {
+			out = append(out, forward)
+		}
 	}
-	out = slices.DeleteFunc(out, func(d ForwardDropChain) bool { return d.Table == Table })
-	return append(out, e.legacyForwardDropChains()...), nil
+	return append(out, e.legacyForwardDropChains(adminChain)...), nil
+}
+
+// rulesDrop reports whether a rule in iptables' FORWARD chain may drop packets, or whether the administrator's chain has
+// rules.
+func (e *Engine) rulesDrop(family, adminChain string) (bool, error) {
+	for _, name := range []string{"FORWARD", adminChain} {
+		if name == "" {
+			continue
+		}
+		rules, err := e.NFTRules(family, "filter", name)
+		if err != nil && !netlink.IsAbsent(err) {
+			return false, err
+		}
+		chain := &nft.Chain{Family: family, Table: "filter", Name: name}
+		if slices.ContainsFunc(rules, func(r NFTRule) bool {
+			return name == adminChain || slices.ContainsFunc(nft.ParseRule(r.attrs, chain).Steps, mayDrop)
+		}) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// mayDrop reports whether a step drops a packet or passes it to a chain or target that may. The chains of the CNI
+// plugins drop only what a configuration asks for.
+func mayDrop(s nft.Step) bool {
+	return s.Verdict == "drop" || s.Verdict == "queue" || s.Map || s.Chain != "" && !strings.HasPrefix(s.Chain, "CNI-")
 }
 
 // legacyForwardDropChains asks iptables-legacy where its tables are in use.
-func (e *Engine) legacyForwardDropChains() (out []ForwardDropChain) {
+func (e *Engine) legacyForwardDropChains(adminChain string) (out []ForwardDropChain) {
 	for _, family := range []string{"ip", "ip6"} {
 		command, used := legacyCommand(family, "filter")
 		if !used {
 			continue
 		}
-		list, done := e.command(command, "-w", "-S", "FORWARD")
+		list, done := e.command(command, "-w", "-S")
 		rules, err := list.Output()
-		if done(err) == nil && strings.HasPrefix(string(rules), "-P FORWARD DROP") {
+		if done(err) == nil && legacyDrops(string(rules), adminChain) {
 			out = append(out, ForwardDropChain{family, "filter", "FORWARD", true})
 		}
 	}
 	return out
 }
 
+// legacyDrops answers like ForwardDropChains from the output of iptables -S.
+func legacyDrops(rules, adminChain string) bool {
+	for line := range strings.Lines(rules) {
+		switch {
+		case strings.HasPrefix(line, "-P FORWARD DROP"), strings.HasPrefix(line, "-A "+adminChain+" "):
+			return true
+		case strings.HasPrefix(line, "-A FORWARD ") && !strings.Contains(line, " -j ACCEPT") && !strings.Contains(line, " -j CNI-"):
+			return true
+		}
+	}
+	return false
+}
+
 // legacyCommand returns the command of iptables-legacy for a family, and whether its table is in use.
 func legacyCommand(family, table string) (command string, used bool) {
-	names, err := plainfile.Read("/proc/net/" + family + "_tables_names")
+	names, err := plainfile.Read("/proc/thread-self/net/" + family + "_tables_names") // where the command will run, too
 	return family + "tables-legacy", err == nil && slices.Contains(strings.Fields(string(names)), table)
 }
 
 // removeForwardRules removes the rules of dead owners from third-party chains.
 func (e *Engine) removeForwardRules(dead func(tag string) bool) error {
-	list, err := e.ForwardDropChains()
+	list, err := e.ForwardDropChains("")
 	errs := []error{err}
 	for _, d := range list {
 		if d.IPTables() {

@@ -1,6 +1,7 @@
 package kernel_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,5 +43,40 @@ func TestForwardRulesOfSeveralAddresses(t *testing.T) {
 	}
 	if err := e.Remove(list); err != nil || rules() != 0 {
 		t.Errorf("DEL: %v, %d rules, want 0", err, rules())
+	}
+}
+
+// TestForwardDropChains lists iptables' chains of both variants. A host may accept by its policy and reject everything
+// in its last rule.
+func TestForwardDropChains(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args string
+		want bool
+	}{
+		{"-P FORWARD ACCEPT", false},
+		{"-P FORWARD DROP", true},
+		{"-A FORWARD -j REJECT", true},
+		{"-A FORWARD -s 192.0.2.1 -j DROP", true},
+		{"-N OTHER; -A FORWARD -j OTHER", true},
+		{"-A FORWARD -s 192.0.2.1 -j ACCEPT", false},
+		{"-N CNI-FORWARD; -A FORWARD -j CNI-FORWARD; -N CNI-ADMIN", false},
+		{"-N CNI-ADMIN; -A CNI-ADMIN -j DROP", true},
+	} {
+		for _, command := range []string{"iptables-nft", "iptables-legacy"} {
+			t.Run(command+" "+c.args, func(t *testing.T) {
+				kerneltest.Host(t)
+				for args := range strings.SplitSeq(c.args, "; ") {
+					kerneltest.Run(t, append([]string{command, "-w"}, strings.Fields(args)...)...)
+				}
+				var want []kernel.ForwardDropChain
+				if c.want {
+					want = []kernel.ForwardDropChain{{Family: "ip", Table: "filter", Chain: "FORWARD", Legacy: command == "iptables-legacy"}}
+				}
+				if got, err := open(t, "", kernel.Options{}).ForwardDropChains("CNI-ADMIN"); err != nil || !slices.Equal(got, want) {
+					t.Errorf("got %v (%v), want %v", got, err, want)
+				}
+			})
+		}
 	}
 }

@@ -23,7 +23,7 @@ func TestKernelWithoutNFTables(t *testing.T) {
 	if e.nf, err = netlink.Dial(unix.NETLINK_SOCK_DIAG, e.rx); err != nil {
 		t.Fatal(err)
 	}
-	if list, err := e.ForwardDropChains(); err != nil || len(list) > 0 {
+	if list, err := e.ForwardDropChains(""); err != nil || len(list) > 0 {
 		t.Errorf("forward chains: %v, %v", list, err)
 	}
 	if err := e.RemoveTagged(func(string) bool { return true }); err != nil {

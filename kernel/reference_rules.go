@@ -23,7 +23,7 @@ import (
 // followed by a comma; or they compare a packet's source or destination with Addr.
 type ReferenceRules struct {
 	base
-	Family     string `json:",omitzero"` // ip, ip6, inet
+	Family     string `json:",omitzero"` // ip, ip6, inet, bridge
 	Table      string `json:",omitzero"`
 	Chain      string `json:",omitzero"`
 	JumpTarget string `json:"Leads,omitzero"`

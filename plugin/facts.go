@@ -22,8 +22,8 @@ func (facts) ReadFile(path string) ([]byte, error)  { return plainfile.Read(path
 func (facts) Readlink(path string) (string, error)  { return os.Readlink(path) }
 func (facts) Glob(pattern string) ([]string, error) { return filepath.Glob(pattern) }
 
-func (f facts) ForwardDropChains() ([]kernel.ForwardDropChain, error) {
-	return f.engine.ForwardDropChains()
+func (f facts) ForwardDropChains(adminChain string) ([]kernel.ForwardDropChain, error) {
+	return f.engine.ForwardDropChains(adminChain)
 }
 
 // Link caches its answer until the session changes the link.

@@ -30,20 +30,21 @@ func (i Interface) Objects(r *cni.Result) kernel.Objects {
 }
 
 func (i Interface) sysctls(r *cni.Result) (list kernel.Objects) {
-	set := func(family, key, value string) {
+	set := func(family, link, key, value string) {
 		list = append(list, &kernel.Sysctl{
-			In: kernel.Container, Key: "net/" + family + "/conf/" + i.Name + "/" + key, Value: value, Link: i.Name, Optional: true,
+			In: kernel.Container, Key: "net/" + family + "/conf/" + link + "/" + key, Value: value, Link: link, Optional: true,
 		})
 	}
 	v4, v6 := Families(r)
 	if v4 {
-		set("ipv4", "arp_notify", "1")
+		set("ipv4", i.Name, "arp_notify", "1")
 	}
 	if v6 {
-		// IPAM assigns the addresses; ignore router advertisements (CVE-2020-10749).
-		set("ipv6", "disable_ipv6", "0")
-		set("ipv6", "accept_ra", "0")
-		set("ipv6", "ndisc_notify", "1")
+		set("ipv6", "lo", "disable_ipv6", "0") // a runtime may create the namespace without IPv6
+		set("ipv6", i.Name, "disable_ipv6", "0")
+		set("ipv6", i.Name, "accept_ra", "0") // IPAM assigns the addresses; ignore router advertisements (CVE-2020-10749)
+		set("ipv6", i.Name, "keep_addr_on_down", "1")
+		set("ipv6", i.Name, "ndisc_notify", "1")
 	}
 	return list
 }

@@ -135,8 +135,9 @@ type Facts interface {
 	DefaultLink(kernel.Side) (string, error)
 	// Uplinks returns the host's links with a default route from a router advertisement.
 	Uplinks() []string
-	// ForwardDropChains returns third-party forward chains whose policy is drop.
-	ForwardDropChains() ([]kernel.ForwardDropChain, error)
+	// ForwardDropChains returns third-party forward chains that may drop a container's packets, and iptables' chains
+	// if the administrator's chain has rules.
+	ForwardDropChains(adminChain string) ([]kernel.ForwardDropChain, error)
 	// Firewalld reports whether firewalld runs on the host.
 	Firewalld() bool
 	// HostID returns an ID of this host.

@@ -18,7 +18,7 @@ type snapshot struct {
 type question struct {
 	method string
 	side   kernel.Side
-	name   string // of a link, sysctl or file
+	name   string // of a link, sysctl, file or chain
 	family byte
 	table  int
 	addr   netip.Addr
@@ -90,8 +90,10 @@ func (s *snapshot) Uplinks() []string {
 	return certain(s, question{method: "Uplinks"}, Facts.Uplinks)
 }
 
-func (s *snapshot) ForwardDropChains() ([]kernel.ForwardDropChain, error) {
-	return ask(s, question{method: "ForwardDropChains"}, Facts.ForwardDropChains)
+func (s *snapshot) ForwardDropChains(adminChain string) ([]kernel.ForwardDropChain, error) {
+	return ask(s, question{method: "ForwardDropChains", name: adminChain}, func(f Facts) ([]kernel.ForwardDropChain, error) {
+		return f.ForwardDropChains(adminChain)
+	})
 }
 
 func (s *snapshot) Firewalld() bool {

@@ -33,7 +33,7 @@ func changes() []change {
 		{"portmap", "backend", hasValue("backend", ""), "maps in the nftables table inet fairlead replace iptables chains, unless a key asks for iptables" + stays},
 		{"portmap", "backend", hasValue("backend", `"nftables"`), "maps in the table inet fairlead replace the tables cni_hostport" + stays},
 		{"portmap", "backend", hasValue("backend", `"iptables"`), "the names of iptables chains begin with FL-, not CNI-" + stays},
-		{"firewall", "backend", hasValue("backend", ""), "without firewalld, a rule is only created in a forward chain that drops; the chains CNI-FORWARD and CNI-ADMIN are not created" + stays},
+		{"firewall", "backend", hasValue("backend", ""), "without firewalld, the chains CNI-FORWARD and CNI-ADMIN are only used if iptables' FORWARD chain may drop packets or the administrator's chain is in use" + stays},
 		{"macvlan tap", "args", func(conf map[string]json.RawMessage) bool {
 			_, found := rawjson.Find(conf["args"], "cni.mac")
 			return found

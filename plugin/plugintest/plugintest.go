@@ -70,7 +70,7 @@ func (f Facts) Rules(kernel.Side, byte) ([]kernel.RuleInfo, error) {
 }
 
 // ForwardDropChains returns Docker's chain and an administrator's.
-func (f Facts) ForwardDropChains() ([]kernel.ForwardDropChain, error) {
+func (f Facts) ForwardDropChains(string) ([]kernel.ForwardDropChain, error) {
 	return []kernel.ForwardDropChain{{Family: "ip", Table: "filter", Chain: "FORWARD"}, {Family: "inet", Table: "mine", Chain: "fwd"}}, nil
 }
 

@@ -3,6 +3,7 @@ package chain
 import (
 	"context"
 	"net/netip"
+	"slices"
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/kernel"
@@ -24,6 +25,8 @@ type firewall struct {
 	AdminChain    string `json:"iptablesAdminChainName"`
 	Zone          string `json:"firewalldZone"`
 	IngressPolicy string `json:"ingressPolicy"`
+
+	namesAdminChain bool
 }
 
 func (c *firewall) Validate(*plugin.Attachment) error {
@@ -40,7 +43,8 @@ func (c *firewall) Validate(*plugin.Attachment) error {
 	if len(c.AdminChain) > 28 || c.AdminChain == forwardChain {
 		return cni.Invalid(c.Raw, "iptablesAdminChainName", "want the name of your own chain, at most 28 bytes")
 	}
-	if c.AdminChain == "" {
+	c.namesAdminChain = c.AdminChain != ""
+	if !c.namesAdminChain {
 		c.AdminChain = "CNI-ADMIN"
 	}
 	if c.Zone == "" {
@@ -69,9 +73,15 @@ func (c *firewall) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Object
 		}
 		return list, nil
 	}
-	dropping, err := a.Facts.ForwardDropChains()
+	dropping, err := a.Facts.ForwardDropChains(c.AdminChain)
 	if err != nil {
 		return nil, err
+	}
+	for _, family := range []string{"ip", "ip6"} {
+		// Packets must reach the named chain as soon as it gets rules, not only if it has some now.
+		if c.namesAdminChain && !slices.ContainsFunc(dropping, func(d kernel.ForwardDropChain) bool { return d.IPTables() && d.Family == family }) {
+			dropping = append(dropping, kernel.ForwardDropChain{Family: family, Table: "filter", Chain: "FORWARD"})
+		}
 	}
 	for _, d := range dropping {
 		list = append(list, c.admit(a, d, ips)...)

@@ -171,10 +171,13 @@ func defaultRoute(v4 bool) netip.Prefix {
 	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 }
 
-// ReferenceObjects returns the reference plugin's masquerade rules.
-func (c *bridge) ReferenceObjects(a *plugin.Attachment) kernel.Objects {
-	if !c.IPMasq {
-		return nil
+// ReferenceObjects returns the rules of the reference plugin.
+func (c *bridge) ReferenceObjects(a *plugin.Attachment) (list kernel.Objects) {
+	if c.IPMasq {
+		list = ruleset.ReferenceMasquerade(a)
 	}
-	return ruleset.ReferenceMasquerade(a)
+	if c.MACSpoofCheck {
+		list = append(list, ruleset.ReferenceSpoofCheck(a)...)
+	}
+	return list
 }

@@ -30,6 +30,15 @@ func ReferenceMasquerade(a *plugin.Attachment) (list kernel.Objects) {
 	return append(list, &kernel.ReferenceRules{Family: "inet", Table: "cni_plugins_masquerade", Chain: "masq_checks", Comment: comment})
 }
 
+// ReferenceSpoofCheck returns the rules of macspoofchk.
+func ReferenceSpoofCheck(a *plugin.Attachment) kernel.Objects {
+	chain := "cni-br-iface-" + a.ContainerID + "-" + a.IfName
+	return kernel.Objects{
+		&kernel.ReferenceRules{Family: "bridge", Table: "nat", Chain: "PREROUTING", JumpTarget: chain},
+		&kernel.ReferenceRules{Family: "bridge", Table: "nat", Chain: chain, JumpTarget: chain + "-mac"},
+	}
+}
+
 // ReferencePorts returns the rules of portmap.
 func ReferencePorts(a *plugin.Attachment) (list kernel.Objects) {
 	for _, family := range []string{"ip", "ip6"} {

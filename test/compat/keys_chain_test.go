@@ -65,6 +65,12 @@ func firewallKeys() []keyCase {
 			h.T.Fatal(err)
 		}
 	}
+	rejects := func(h *host) {
+		h.world()
+		if _, err := h.command(nil, "", "iptables", "-A", "FORWARD", "-j", "REJECT"); err != nil {
+			h.T.Fatal(err)
+		}
+	}
 	rules := func(r *recorder) {
 		out, err := r.command(nil, "", "sh", "-c", "iptables -S | grep -E 'CNI-(FORWARD|ADMIN|MINE)'; true")
 		if err != nil {
@@ -77,9 +83,11 @@ func firewallKeys() []keyCase {
 	return of("firewall", []keyCase{
 		{key: "backend", with: "iptables", plugins: routed(`"backend": "iptables"`), prepare: drops, probes: out, meanwhile: rules},
 		{key: "backend", with: "absent, FORWARD drops", plugins: routed(`"ingressPolicy": "open"`), prepare: drops, probes: out, meanwhile: rules},
+		{key: "backend", with: "absent, FORWARD ends with REJECT", plugins: routed(`"ingressPolicy": "open"`), prepare: rejects, probes: out, meanwhile: rules},
 		{key: "backend", with: "absent, nothing drops", plugins: routed(`"ingressPolicy": "open"`), prepare: (*host).world, probes: out},
 		{key: "backend", with: "unknown", plugins: routed(`"backend": "pf"`)},
 		{key: "iptablesAdminChainName", plugins: routed(`"backend": "iptables", "iptablesAdminChainName": "CNI-MINE"`), prepare: drops, probes: out, meanwhile: rules},
+		{key: "iptablesAdminChainName", with: "backend absent, nothing drops", plugins: routed(`"iptablesAdminChainName": "CNI-MINE"`), prepare: (*host).world, probes: out, meanwhile: rules},
 		{key: "ingressPolicy", with: "same-bridge", plugins: routed(`"backend": "iptables", "ingressPolicy": "same-bridge"`), prepare: (*host).world, second: true, probes: append(across, out...)},
 		{key: "ingressPolicy", with: "isolated", plugins: routed(`"backend": "iptables", "ingressPolicy": "isolated"`), prepare: (*host).world, second: true, probes: append(across, out...)},
 		{key: "ingressPolicy", with: "unknown", plugins: routed(`"ingressPolicy": "closed"`)},

@@ -62,9 +62,9 @@ else records them.
 
 A node can be switched while containers run, in either direction. Each implementation respects and releases the
 addresses that the other allocated, and its DEL removes the interfaces that the other created. DEL by Fairlead also
-removes the reference's masquerade rules, host ports, firewall rules (both variants of iptables, and nftables) and the
-link of bandwidth (TestDelOfReferenceRules). "fairlead install" and "fairlead migrate" record existing attachments.
-Their host ports are then respected, CHECK passes, and list, gc and doctor know them. Limits:
+removes the reference's masquerade rules, host ports, firewall rules (both variants of iptables, and nftables), rules of
+macspoofchk and the link of bandwidth (TestDelOfReferenceRules). "fairlead install" and "fairlead migrate" record
+existing attachments. Their host ports are then respected, CHECK passes, and list, gc and doctor know them. Limits:
 
 - DEL by the reference leaves Fairlead's rules. After a switch back, "fairlead gc --all" removes them.
 - If Fairlead's host-device moved a device into a container, Fairlead must return it. The reference reads the device's

@@ -13,7 +13,7 @@ import (
 
 // inheritance is a list of plugins that uses every kind of object that the reference implementation creates on a host.
 const inheritance = `{"cniVersion": "1.0.0", "name": "net", "plugins": [
-	{"type": "bridge", "isDefaultGateway": true, "ipMasq": true, "ipMasqBackend": "$BACKEND",
+	{"type": "bridge", "isDefaultGateway": true, "macspoofchk": true, "ipMasq": true, "ipMasqBackend": "$BACKEND",
 	 "ipam": {"type": "host-local", "dataDir": "$DIR/ipam", "ranges": [[{"subnet": "10.1.0.0/24"}], [{"subnet": "fd01::/64"}]]}},
 	{"type": "firewall", "backend": "iptables"},
 	{"type": "portmap", "backend": "$BACKEND", "capabilities": {"portMappings": true}},

@@ -48,7 +48,7 @@ type (
 // sysctls returns the sysctls below /proc/sys/net that affect packets.
 func sysctls() []string {
 	return []string{
-		"ipv4/ip_forward", "ipv6/conf/all/forwarding", "ipv4/conf/*/route_localnet", "ipv6/conf/*/accept_ra", "ipv6/conf/*/disable_ipv6",
+		"ipv4/ip_forward", "ipv6/conf/all/forwarding", "ipv4/conf/*/route_localnet", "ipv6/conf/*/accept_ra", "ipv6/conf/*/disable_ipv6", "ipv6/conf/*/keep_addr_on_down",
 	}
 }
 
