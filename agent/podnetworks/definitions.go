@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead/fairlead/agent/podstate"
+	"github.com/fairlead/fairlead/agent/store/kube"
 )
 
 // The API of NetworkAttachmentDefinitions.
@@ -89,7 +90,7 @@ func (m *Manager) list(ctx context.Context) (revision string, err error) {
 	listed := map[podstate.DefinitionArgs]bool{}
 	var errs []error
 	for next := ""; ; {
-		raw, err := m.o.Client.Get().AbsPath(apiPath, resource).Param("limit", strconv.Itoa(pageSize)).Param("continue", next).Do(ctx).Raw()
+		raw, err := kube.Body(m.o.Client.Get().AbsPath(apiPath, resource).Param("limit", strconv.Itoa(pageSize)).Param("continue", next).Do(ctx))
 		if err != nil {
 			return "", err
 		}

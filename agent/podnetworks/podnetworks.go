@@ -18,6 +18,7 @@ import (
 
 	"github.com/fairlead/fairlead/agent/address"
 	"github.com/fairlead/fairlead/agent/podstate"
+	"github.com/fairlead/fairlead/agent/store/kube"
 	"github.com/fairlead/fairlead/cni"
 )
 
@@ -71,7 +72,7 @@ func (m *Manager) definition(ctx context.Context, raw json.RawMessage) (any, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	body, err := m.o.Client.Get().AbsPath(apiPath, "namespaces", args.Namespace, resource, args.Name).Do(ctx).Raw()
+	body, err := kube.Body(m.o.Client.Get().AbsPath(apiPath, "namespaces", args.Namespace, resource, args.Name).Do(ctx))
 	if apierrors.IsNotFound(err) {
 		return nil, cni.Errorf(cni.CodeInvalidNetworkConfig, "it does not exist in the Kubernetes API: create it, or correct the annotation of the pod")
 	}

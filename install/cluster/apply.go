@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairlead/fairlead/agent/store/kube"
 )
 
 // manager is the field manager of the objects' fields.
@@ -78,7 +80,7 @@ func (c *Client) apply(ctx context.Context, o *Object, dry bool, change *Change)
 	if dry {
 		r = r.Param("dryRun", "All")
 	}
-	raw, err := r.Do(ctx).Raw()
+	raw, err := kube.Body(r.Do(ctx))
 	if err != nil {
 		return c.explain("apply "+title(o), err)
 	}

@@ -20,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/fairlead/fairlead/agent/store/kube"
 )
 
 // Access says which cluster to connect to.
@@ -135,7 +137,7 @@ func (c *Client) Version(ctx context.Context) (string, error) {
 
 // get reads the object at a path. The error of an object that does not exist is os.ErrNotExist.
 func (c *Client) get(ctx context.Context, into any, path string) error {
-	raw, err := c.rest.Get().AbsPath(path).Do(ctx).Raw()
+	raw, err := kube.Body(c.rest.Get().AbsPath(path).Do(ctx))
 	if err != nil {
 		return c.explain("read "+path, err)
 	}
@@ -155,7 +157,7 @@ func list[T any](ctx context.Context, c *Client, path, selector string) (items [
 			Metadata metav1.ListMeta `json:"metadata"`
 			Items    []T             `json:"items"`
 		}
-		raw, err := c.rest.Get().AbsPath(path).Param("limit", strconv.Itoa(pageSize)).Param("continue", next).Param("labelSelector", selector).Do(ctx).Raw()
+		raw, err := kube.Body(c.rest.Get().AbsPath(path).Param("limit", strconv.Itoa(pageSize)).Param("continue", next).Param("labelSelector", selector).Do(ctx))
 		if err != nil {
 			return nil, c.explain("list "+path, err)
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	model "github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/store/kube"
 	"github.com/fairlead/fairlead/contrib/kubernetes"
 )
 
@@ -232,7 +233,7 @@ func (c *Client) may(ctx context.Context, r resource, namespace, verb string) (b
 	if err != nil {
 		return false, err
 	}
-	raw, err := c.rest.Post().AbsPath("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews").SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Raw()
+	raw, err := kube.Body(c.rest.Post().AbsPath("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews").SetHeader("Content-Type", "application/json").Body(body).Do(ctx))
 	if err != nil {
 		return false, c.explain("ask for permissions", err)
 	}

@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
+
+	"github.com/fairlead/fairlead/agent/store/kube"
 )
 
 // Problem is a problem on one node, or of the whole cluster if the node is empty.
@@ -152,8 +154,8 @@ func (c *Client) lastLog(ctx context.Context, p *corev1.Pod) []string {
 
 // log returns the last lines of a container's log.
 func (c *Client) log(ctx context.Context, p *corev1.Pod, container string, lines int, previous bool) (string, error) {
-	raw, err := c.rest.Get().AbsPath(pathOf("Pod", p.Namespace), p.Name, "log").Param("container", container).
-		Param("tailLines", strconv.Itoa(lines)).Param("previous", strconv.FormatBool(previous)).Do(ctx).Raw()
+	raw, err := kube.Body(c.rest.Get().AbsPath(pathOf("Pod", p.Namespace), p.Name, "log").Param("container", container).
+		Param("tailLines", strconv.Itoa(lines)).Param("previous", strconv.FormatBool(previous)).Do(ctx))
 	if err != nil {
 		return "", c.explain("read the log of pod "+p.Name, err)
 	}

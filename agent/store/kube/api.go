@@ -39,13 +39,22 @@ func convert(err error) error {
 	return fmt.Errorf("the Kubernetes API: %w", err)
 }
 
+// Body returns the body of an answer, or the error that the API server states in it. Of an error, Result.Raw knows the status
+// code only.
+func Body(r rest.Result) ([]byte, error) {
+	if err := r.Error(); err != nil {
+		return nil, err
+	}
+	return r.Raw()
+}
+
 // ping returns nil if the API answers. Whoever reads a key that no object can have wants to know that.
 func (s *Store) ping(ctx context.Context) error {
 	return convert(s.client.Get().AbsPath("/readyz").Do(ctx).Error())
 }
 
 func (s *Store) get(ctx context.Context, k *kind, name string) (*object, error) {
-	raw, err := s.client.Get().AbsPath(k.path, name).Do(ctx).Raw()
+	raw, err := Body(s.client.Get().AbsPath(k.path, name).Do(ctx))
 	if err != nil {
 		return nil, convert(err)
 	}
@@ -77,7 +86,7 @@ func (k *kind) send(ctx context.Context, r *rest.Request, o *object) (*object, e
 	if err != nil {
 		return nil, err
 	}
-	raw, err := r.SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Raw()
+	raw, err := Body(r.SetHeader("Content-Type", "application/json").Body(body).Do(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +109,7 @@ func (s *Store) remove(ctx context.Context, k *kind, o *object) error {
 func (s *Store) list(ctx context.Context, k *kind, name string, f func(*object)) (int64, error) {
 	next := ""
 	for {
-		raw, err := onlyNamed(s.client.Get().AbsPath(k.path), name).Param("limit", strconv.Itoa(pageSize)).Param("continue", next).Do(ctx).Raw()
+		raw, err := Body(onlyNamed(s.client.Get().AbsPath(k.path), name).Param("limit", strconv.Itoa(pageSize)).Param("continue", next).Do(ctx))
 		if apierrors.IsNotFound(err) {
 			return 0, k.unknown()
 		}
@@ -130,7 +139,7 @@ func (s *Store) position(ctx context.Context, k *kind) (int64, error) {
 	if k.prefix == cluster.NodesPrefix {
 		path = nodesPath
 	}
-	raw, err := s.client.Get().AbsPath(path).Param("limit", "1").SetHeader("Accept", metadataOnlyList).Do(ctx).Raw()
+	raw, err := Body(s.client.Get().AbsPath(path).Param("limit", "1").SetHeader("Accept", metadataOnlyList).Do(ctx))
 	if err != nil {
 		return 0, convert(err)
 	}
@@ -208,7 +217,7 @@ func (s *Store) patchNode(ctx context.Context, name string, value []byte) (int64
 	if err != nil {
 		return 0, err
 	}
-	raw, err := s.client.Patch(types.MergePatchType).AbsPath(nodesPath, name).SetHeader("Accept", metadataOnly).Body(body).Do(ctx).Raw()
+	raw, err := Body(s.client.Patch(types.MergePatchType).AbsPath(nodesPath, name).SetHeader("Accept", metadataOnly).Body(body).Do(ctx))
 	if err != nil {
 		return 0, convert(err)
 	}

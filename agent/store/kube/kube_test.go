@@ -667,3 +667,28 @@ func TestShortWatches(t *testing.T) {
 		}
 	}
 }
+
+// TestErrorText checks that errors have the API server's own words, such as those of an admission policy.
+func TestErrorText(t *testing.T) {
+	t.Parallel()
+	const text = "ValidatingAdmissionPolicy 'mine' denied request: not on Fridays"
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		fmt.Fprintf(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403, "message": %q}`, text)
+	}))
+	defer api.Close()
+	s, err := kube.Open(kube.Options{Config: &rest.Config{Host: api.URL}, Namespace: namespace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	_, getErr := s.Get(t.Context(), cluster.NetworkKey("default"))
+	_, _, listErr := s.List(t.Context(), cluster.NetworksPrefix)
+	_, commitErr := s.Commit(t.Context(), store.Op{Key: cluster.NetworkKey("default"), Value: []byte(`{"subnets": [{"cidr": "10.0.0.0/16"}]}`)})
+	for what, err := range map[string]error{"get": getErr, "list": listErr, "commit": commitErr} {
+		if err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

@@ -68,7 +68,7 @@ func (s *Store) SetNetworkReady(ctx context.Context, network, problem string) er
 	if err != nil {
 		return err
 	}
-	raw, err := s.client.Patch(types.MergePatchType).AbsPath(k.path, network, "status").Body(body).Do(ctx).Raw()
+	raw, err := Body(s.client.Patch(types.MergePatchType).AbsPath(k.path, network, "status").Body(body).Do(ctx))
 	if err = convert(err); errors.Is(err, os.ErrNotExist) {
 		return nil // it was deleted meanwhile
 	}

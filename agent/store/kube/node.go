@@ -186,7 +186,7 @@ func (s *Store) RefuseToRemove(node string) error {
 
 // ownerNode returns a reference to a Node as the owner of another object.
 func (s *Store) ownerNode(ctx context.Context, name string) (metav1.OwnerReference, error) {
-	raw, err := s.client.Get().AbsPath(nodesPath, name).SetHeader("Accept", metadataOnly).Do(ctx).Raw()
+	raw, err := Body(s.client.Get().AbsPath(nodesPath, name).SetHeader("Accept", metadataOnly).Do(ctx))
 	if err = convert(err); errors.Is(err, os.ErrNotExist) {
 		err = &missingNodeError{name}
 	}
