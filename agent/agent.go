@@ -348,8 +348,8 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
-// keys sets the node's WireGuard keys if a network uses WireGuard. It returns when to check the key's rotation. Without a
-// valid key the node keeps its published ones: its link works until the host restarts.
+// keys sets the node's WireGuard keys if a network uses WireGuard. It returns when to check the key's rotation. Without
+// a valid key the node keeps its published ones: its link works until the host restarts.
 func (a *Agent) keys(self *cluster.Node, h *desired.Host) (again time.Duration) {
 	var conf *cluster.Backend
 	a.storeCache.read(func(s *cluster.Snapshot) {

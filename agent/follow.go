@@ -10,9 +10,9 @@ import (
 	"github.com/fairlead/fairlead/agent/store"
 )
 
-// follow delivers the store's content to the agent's parts. With the Kubernetes API as the store, each prefix is a watch on
-// the API server. So the agent follows blocks and addresses only once a network assigns them, or this node has addresses of
-// whereabouts: a network of podCIDRs needs none.
+// follow delivers the store's content to the agent's parts. With the Kubernetes API as the store, each prefix is a
+// watch on the API server. So the agent follows blocks and addresses only once a network assigns them, or this node has
+// addresses of whereabouts: a network of podCIDRs needs none.
 func (a *Agent) follow(ctx context.Context) {
 	always := []string{cluster.NetworksPrefix, cluster.NodesPrefix}
 	all := cluster.Followed()
@@ -68,8 +68,8 @@ func (u *untilBlocks) pass(list []source.Entry, do func(source.Follower)) {
 	}
 }
 
-// mayAssignBlocks reports whether an entry is a network that assigns blocks or single addresses. An invalid network may: its
-// last valid version stays in effect.
+// mayAssignBlocks reports whether an entry is a network that assigns blocks or single addresses. An invalid network
+// may: its last valid version stays in effect.
 func mayAssignBlocks(e source.Entry) bool {
 	n, ok := e.Document.(*cluster.Network)
 	return ok && slices.ContainsFunc(n.Subnets, func(s cluster.Subnet) bool { return s.Assign != cluster.AssignPodCIDR }) ||

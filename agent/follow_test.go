@@ -75,8 +75,8 @@ func TestUntilBlocks(t *testing.T) {
 	}
 }
 
-// TestFollowWhereabouts checks that an agent in a cluster of podCIDRs follows the addresses of whereabouts from the first
-// claim on, and from its start if this node has had such addresses.
+// TestFollowWhereabouts checks that an agent in a cluster of podCIDRs follows the addresses of whereabouts from the
+// first claim on, and from its start if this node has had such addresses.
 func TestFollowWhereabouts(t *testing.T) {
 	t.Parallel()
 	const key = "addresses/other/10.7.0.1"
@@ -132,7 +132,11 @@ func TestFollowWhereabouts(t *testing.T) {
 	}
 	a, stop = start("b")
 	defer stop()
-	kerneltest.Until(t, func() bool { return knows(a) })
+	kerneltest.Until(t, func() bool { return knows(a) && a.storeCache.revisionOf("nodes/b") != 0 })
+	kerneltest.Until(t, func() bool { // nothing writes to the directory while it is removed
+		_, err := a.manager.Dir.Read("default")
+		return err == nil
+	})
 	if lists := a.storeCache.resyncs(); lists != 1 {
 		t.Errorf("the agent listed the store %d times: at first it knew only the networks and nodes", lists)
 	}

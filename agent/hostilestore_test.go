@@ -28,7 +28,7 @@ func hostile() map[string]string {
 		"vnis/1": "x", "alive/": "x", "fixed/default": "x",
 	}
 	for _, prefix := range append(cluster.Followed(), cluster.AlivePrefix, cluster.FixedPrefix, cluster.EndpointsPrefix+"a/", "endpoints/a/c/", "blocks/default/", "addresses/default/", "") {
-		for _, name := range []string{"", "/", "..", "../../x", "a\nb", "a\x00b", "\xff\xfe", "\x1b[2J", strings.Repeat("n", 200), strings.Repeat("n", 3000), "x/"} {
+		for _, name := range []string{"", "/", "..", "../../x", "a\nb", "a\x00b", "\xff\xfe", "\x1b[2J", strings.Repeat("n", 300), strings.Repeat("n", 3000), "x/"} {
 			if prefix+name != "" {
 				out[prefix+name] = whole
 			}

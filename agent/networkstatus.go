@@ -35,7 +35,8 @@ type networkReport struct {
 	problem  string // "" for none
 }
 
-// set stores the state of all networks, as the agent's last reconciliation found it. revision has the revision of each key.
+// set stores the state of all networks, as the agent's last reconciliation found it. revision has the revision of each
+// key.
 func (r *networkReports) set(s *cluster.Snapshot, w *desired.State, revision map[string]int64) {
 	want := map[string]networkReport{}
 	for name := range s.Networks {

@@ -47,8 +47,8 @@ func TestPublisherWakes(t *testing.T) {
 	}
 }
 
-// TestAssignVNI checks that a VNI is all that an agent changes of a network, also if the document spells out defaults, and
-// that a network without a VNI does not stop the reports that follow.
+// TestAssignVNI checks that a VNI is all that an agent changes of a network, also if the document spells out defaults,
+// and that a network without a VNI does not stop the reports that follow.
 func TestAssignVNI(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

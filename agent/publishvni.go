@@ -37,8 +37,8 @@ func (p *publisher) vnis(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// assignVNI adds a VNI to the network's document as the store has it. Encoding the network again would drop fields at their
-// default, and the API server lets an agent change nothing but the VNI.
+// assignVNI adds a VNI to the network's document as the store has it. Encoding the network again would drop fields at
+// their default, and the API server lets an agent change nothing but the VNI.
 func (p *publisher) assignVNI(ctx context.Context, network string) error {
 	key, vni := cluster.NetworkKey(network), firstVNI+rand.N(cluster.MaxVNI-firstVNI)
 	e, err := p.store.Get(ctx, key)

@@ -94,8 +94,8 @@ func TestNotReadyWithoutBlocks(t *testing.T) {
 	}
 }
 
-// TestDamagedKey checks that an agent with a damaged WireGuard key continues: the node keeps the key that it has published,
-// and the status says what to do.
+// TestDamagedKey checks that an agent with a damaged WireGuard key continues: the node keeps the key that it has
+// published, and the status says what to do.
 func TestDamagedKey(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

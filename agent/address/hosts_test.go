@@ -42,8 +42,8 @@ func TestHostsInBlocks(t *testing.T) {
 	}
 }
 
-// TestOverlappingBlock checks that no node claims a block that overlaps one of another length, which a node got before an
-// administrator changed the length.
+// TestOverlappingBlock checks that no node claims a block that overlaps one of another length, which a node got before
+// an administrator changed the length.
 func TestOverlappingBlock(t *testing.T) {
 	t.Parallel()
 	for length, want := range map[int]int{24: 2, 28: 59} {

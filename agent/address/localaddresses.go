@@ -131,8 +131,8 @@ func (m *Manager) assignedByCluster(network string, h ipam.Allocation) bool {
 	return slices.ContainsFunc(n.Subnets, func(s cluster.Subnet) bool { return s.Assign == cluster.AssignCluster && s.CIDR.Contains(h.Addr) })
 }
 
-// HasWhereabouts reports whether the plugin whereabouts may have assigned addresses here: a network of this cluster has a
-// file. It also returns true if that cannot be found out.
+// HasWhereabouts reports whether the plugin whereabouts may have assigned addresses here: a network of this cluster has
+// a file. It also returns true if that cannot be found out.
 func (m *Manager) HasWhereabouts() bool {
 	names, err := ipam.Networks(m.Dir.Addresses())
 	return err != nil || slices.ContainsFunc(names, func(name string) bool {

@@ -61,7 +61,7 @@ type Manager struct {
 	state        *storeState
 	ready        bool              // synced with the store at least once
 	recheck      bool              // compare held blocks and addresses with the store
-	lost         *cluster.Snapshot // what the store had before it was restored from a backup or a key was deleted; nil: nothing
+	lost         *cluster.Snapshot // what the store had before a restore from a backup, or a deletion; nil: nothing
 	away         error
 	dirty        chan struct{}        // signals that this node's files may be outdated
 	joined       map[string]bool      // networks that something on this node asked for
@@ -220,8 +220,8 @@ func (m *Manager) Change(b source.Batch) {
 	}
 }
 
-// deleted notes that somebody deleted an address of this node, which a container may hold. What this node releases is known
-// before the store reports it, or no container holds it any more.
+// deleted notes that somebody deleted an address of this node, which a container may hold. What this node releases is
+// known before the store reports it, or no container holds it any more.
 func (m *Manager) deleted(a *cluster.Address) {
 	if m.lost == nil {
 		m.lost = cluster.NewSnapshot()

@@ -96,8 +96,8 @@ func TestStoreRestoredFromBackup(t *testing.T) {
 	}
 }
 
-// TestDeletedAddress deletes an address that a container holds, as an administrator can. The node claims it again as it was.
-// It does not claim an address that its container has released.
+// TestDeletedAddress deletes an address that a container holds, as an administrator can. The node claims it again as it
+// was. It does not claim an address that its container has released.
 func TestDeletedAddress(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, twoSubnets)

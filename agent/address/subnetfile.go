@@ -162,8 +162,8 @@ func (m *Manager) isFree(network string, s cluster.Subnet, b netip.Prefix) bool 
 	return m.state.revision(cluster.BlockKey(network, b)) == 0 && usable(s, b) && !m.hasHost(network, b) && !m.overlaps(network, s, b)
 }
 
-// overlaps reports whether a block that a node claimed of the subnet overlaps. It has another length: that of the subnet's
-// blocks was changed.
+// overlaps reports whether a block that a node claimed of the subnet overlaps. It has another length: that of the
+// subnet's blocks was changed.
 func (m *Manager) overlaps(network string, s cluster.Subnet, b netip.Prefix) bool {
 	for _, x := range m.state.snap.Blocks {
 		if x.Network == network && x.Subnet == s.CIDR && x.CIDR.Overlaps(b) {

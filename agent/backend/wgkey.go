@@ -32,8 +32,8 @@ const Grace = time.Minute
 func (k Keys) next() string { return k.File + ".next" }
 
 // Turn creates the first key, rotates it when it is older than every (0: never), and returns the keys to publish. Call
-// it regularly. File always contains the device's key. If the rotation fails, Turn returns the keys so far and the error.
-// Without a valid key it returns only the error.
+// it regularly. File always contains the device's key. If the rotation fails, Turn returns the keys so far and the
+// error. Without a valid key it returns only the error.
 func (k Keys) Turn(now time.Time, every time.Duration) (public, previous string, err error) {
 	failed := k.rotate(now, every)
 	if _, err = os.Stat(k.next()); err == nil {

@@ -28,8 +28,8 @@ func (e *FieldError) Error() string {
 // Unwrap returns the problem.
 func (e *FieldError) Unwrap() error { return e.Problem }
 
-// CheckChange returns an error if changing the network old into n would leave a block or an address without a subnet, would
-// change how a subnet that has blocks is assigned, or would change whether the network is isolated.
+// CheckChange returns an error if changing the network old into n would leave a block or an address without a subnet,
+// would change how a subnet that has blocks is assigned, or would change whether the network is isolated.
 func (s *Snapshot) CheckChange(old, n *Network) error {
 	for _, key := range slices.Sorted(maps.Keys(s.Blocks)) {
 		b := s.Blocks[key]

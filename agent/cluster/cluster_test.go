@@ -88,6 +88,11 @@ func TestValidate(t *testing.T) {
 			t.Errorf("the name %q is valid: %v", name, !ok)
 		}
 	}
+	for name, ok := range map[string]bool{"worker-1.example.com": true, strings.Repeat("a", 248): true, strings.Repeat("a", 249): false, "a b": false} {
+		if err := CheckNodeName(name); (err == nil) != ok {
+			t.Errorf("the name %q of a node is valid: %v", name, !ok)
+		}
+	}
 }
 
 // TestSpecial checks that networks and nodes cannot use special-purpose addresses.
@@ -108,7 +113,7 @@ func TestSpecial(t *testing.T) {
 			t.Errorf("a node at %q: %v", a, err)
 		}
 	}
-	for _, name := range []string{"", "..", "a/b", "a\nb", "\x1b[2J", "a\xffb", strings.Repeat("a", 65), "-"} {
+	for _, name := range []string{"", "..", "a/b", "a\nb", "\x1b[2J", "a\xffb", strings.Repeat("a", 249), "-"} {
 		s.Set(NodeKey(name), []byte(`{"id": "1", "addresses": ["192.0.2.9/24"]}`))
 		if s.Problems[NodeKey(name)] == nil || len(s.Nodes) != 0 {
 			t.Errorf("a node of the name %q: %v", name, s.Nodes)

@@ -39,8 +39,8 @@ var specials = sync.OnceValue(func() (list []specialRange) {
 // Validate returns an error if other nodes cannot send packets to the node.
 func (n *Node) Validate() error {
 	var errs []error
-	if !ValidName(n.Name) {
-		errs = append(errs, fmt.Errorf("node %q: want letters, digits, '.', '_' and '-', beginning with a letter or digit, at most 64", n.Name))
+	if err := CheckNodeName(n.Name); err != nil {
+		errs = append(errs, fmt.Errorf("node %q: %w", n.Name, err))
 	}
 	six := map[bool]bool{}
 	for _, a := range n.Addresses {

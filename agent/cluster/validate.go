@@ -138,7 +138,7 @@ func (s Subnet) problems() (list []problem) {
 		bad("cidr", "is %s and overlaps %s: the addresses there are %s", s.CIDR, p, what)
 	}
 	all := s.CIDR.Addr().BitLen()
-	if s.CIDR.Bits() > all-2 && s.Assign != AssignPodCIDR { // the network's, the gateway's and the broadcast address, and one more
+	if s.CIDR.Bits() > all-2 && s.Assign != AssignPodCIDR { // its network, gateway and broadcast address, and one more
 		bad("cidr", "is %s, which has too few addresses: want a prefix length of at most %d", s.CIDR, all-2)
 	}
 	if s.Block != 0 && (s.Block < s.CIDR.Bits() || s.Block > all-2) {
@@ -210,8 +210,20 @@ func LastOf(p netip.Prefix) netip.Addr {
 	return last
 }
 
-// ValidName reports whether a string can name a network or a node.
+// ValidName reports whether a string can name a network.
 func ValidName(s string) bool { return len(s) <= 64 && validWord(s) }
+
+// maxNodeName is the maximum length of a node's name. In Kubernetes, the node's Lease is named "node.NAME" and has at
+// most 253 characters.
+const maxNodeName = 248
+
+// CheckNodeName returns an error if a string cannot name a node.
+func CheckNodeName(s string) error {
+	if len(s) <= maxNodeName && validWord(s) {
+		return nil
+	}
+	return fmt.Errorf("want letters, digits, '.', '_' and '-', beginning with a letter or digit, at most %d", maxNodeName)
+}
 
 // validWord is ValidName without a length limit: names of whereabouts networks are longer.
 func validWord(s string) bool {

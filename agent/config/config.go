@@ -253,8 +253,8 @@ func lib(getenv func(string) string) string {
 
 func (c *Config) validate() error {
 	var errs []error
-	if !cluster.ValidName(c.Node) {
-		errs = append(errs, fmt.Errorf("node is %q: want letters, digits, '.', '_' and '-', beginning with a letter or digit, at most 64", c.Node))
+	if err := cluster.CheckNodeName(c.Node); err != nil {
+		errs = append(errs, fmt.Errorf("node is %q: %w", c.Node, err))
 	}
 	six := map[bool]bool{}
 	for _, a := range c.Addresses {

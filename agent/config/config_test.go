@@ -132,6 +132,7 @@ func TestInvalidConfig(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"nodes: a":                               `agent.yaml:1:1: nodes: there is no such key: did you mean "node"?`,
+		"node: " + strings.Repeat("a", 249):      "at most 248",
 		"node: a b":                              `node is "a b"`,
 		"grace: soon":                            `agent.yaml:1:8: grace = soon: want one like "5m"`,
 		"listen: 9479":                           `agent.yaml:1:9: listen = 9479: want text: "9479", in quotes`,

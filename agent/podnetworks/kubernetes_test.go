@@ -59,7 +59,9 @@ func TestKubernetes(t *testing.T) {
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{Server: kubetest.Start(t), t: t}
-	manifest, err := kubernetes.Render(kubernetes.Options{Namespace: system, Values: kubernetes.Values{"podNetworks": map[string]any{"enabled": true}}})
+	manifest, err := kubernetes.Render(kubernetes.Options{Namespace: system, Values: kubernetes.Values{
+		"podNetworks": map[string]any{"enabled": true}, "policy": map[string]any{"enabled": false}, // with policy, an agent lists all pods
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
