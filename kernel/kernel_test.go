@@ -290,3 +290,14 @@ func TestRemoveReferencePair(t *testing.T) {
 		t.Error("a pair of another owner is gone")
 	}
 }
+
+// TestPeerNameTaken checks that the error says in which namespace the name is taken.
+func TestPeerNameTaken(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	kerneltest.Run(t, "ip", "link", "add", "br0.100", "type", "bridge")
+	v := &kernel.Veth{Name: "port", PeerSide: kernel.Host, PeerName: "br0.100", IsShared: true}
+	if err := open(t, "", kernel.Options{}).Apply(kernel.Objects{v}); err == nil || !strings.Contains(err.Error(), "interface br0.100 already exists in the host") {
+		t.Errorf("got %v", err)
+	}
+}
