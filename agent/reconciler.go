@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -141,6 +142,11 @@ func (k *kernelReconciler) host(prefer []netip.Addr) (desired.Host, error) {
 		k.mtuIndex, k.uplinks = newMTUIndex(links), k.engine.Uplinks()
 	}
 	h := desired.Host{Underlay: backend.Underlay{Link: l.Name, Index: l.Index, MTU: l.MTU}, MaxLinkMTU: k.mtuIndex.max(), Uplinks: k.uplinks}
+	if l.Name == "lo" || l.Kind == "dummy" { // such an address is announced by a routing protocol: packets leave through other links
+		if h.Underlay.MTU, err = k.uplinkMTU(); err != nil {
+			return desired.Host{}, err
+		}
+	}
 	h.Addresses, err = chooseAddresses(addrs, k.conf.Addresses, prefer)
 	if err != nil {
 		return desired.Host{}, fmt.Errorf("link %s: %w", name, err)
@@ -170,24 +176,45 @@ func (k *kernelReconciler) underlay() (string, error) {
 	return k.defaultLink()
 }
 
-// defaultLink returns the default route's link.
+// defaultLink returns the name of the default route's link.
 func (k *kernelReconciler) defaultLink() (string, error) {
+	list, err := k.defaultLinks()
+	if err != nil {
+		return "", err
+	}
+	if len(list) == 0 {
+		return "", fmt.Errorf(`there is no default route: set "interface" in the agent's configuration`)
+	}
+	return list[0].Name, nil
+}
+
+// uplinkMTU returns the smallest MTU of the default routes' links, in bytes, or Ethernet's if there is none.
+func (k *kernelReconciler) uplinkMTU() (int, error) {
+	list, err := k.defaultLinks()
+	if err != nil || len(list) == 0 {
+		return 1500, err
+	}
+	return slices.MinFunc(list, func(a, b *kernel.LinkInfo) int { return cmp.Compare(a.MTU, b.MTU) }).MTU, nil
+}
+
+// defaultLinks returns the links of the default routes, those of IPv4 first.
+func (k *kernelReconciler) defaultLinks() (out []*kernel.LinkInfo, _ error) {
 	for _, fam := range []byte{kernel.IPv4, kernel.IPv6} {
 		routes, err := k.engine.Routes(kernel.Host, fam, kernel.MainTable)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		for _, r := range routes {
 			if r.Dst.Bits() == 0 && r.Index != 0 {
 				l, err := k.engine.LinkByIndex(kernel.Host, r.Index)
 				if err != nil {
-					return "", err
+					return nil, err
 				}
-				return l.Name, nil
+				out = append(out, l)
 			}
 		}
 	}
-	return "", fmt.Errorf(`there is no default route: set "interface" in the agent's configuration`)
+	return out, nil
 }
 
 // chooseAddresses returns the configured address of each family, or else the preferred or the first one. It treats unique local

@@ -4,7 +4,36 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/fairlead/fairlead/agent/config"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
+
+// TestLoopbackUnderlay checks that the MTU is that of the uplinks if the node's address is on lo.
+func TestLoopbackUnderlay(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	k, err := newKernelReconciler(&config.Config{Addresses: []netip.Addr{netip.MustParseAddr("203.0.113.1")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.close()
+	ip := func(args string) { kerneltest.Run(t, append([]string{"ip"}, strings.Fields(args)...)...) }
+	ip("addr add 203.0.113.1/32 dev lo")
+	if h, err := k.host(nil); err != nil || h.Underlay.MTU != 1500 {
+		t.Errorf("without a default route: got %+v (%v), want the MTU 1500", h.Underlay, err)
+	}
+	for _, args := range []string{
+		"link add p0 type veth peer name q0", "link set p0 up", "link set q0 up", "addr add 192.0.2.1/31 dev p0",
+		"link add p1 mtu 1400 type veth peer name q1", "link set p1 up", "link set q1 up", "addr add 192.0.2.3/31 dev p1",
+		"route add default nexthop via 192.0.2.0 nexthop via 192.0.2.2",
+	} {
+		ip(args)
+	}
+	if h, err := k.host(nil); err != nil || h.Underlay.MTU != 1400 {
+		t.Errorf("got %+v (%v), want the MTU 1400", h.Underlay, err)
+	}
+}
 
 func TestChooseAddresses(t *testing.T) {
 	t.Parallel()

@@ -17,6 +17,7 @@ type AddrInfo struct {
 	Tentative bool // not used until duplicate address detection ends
 	Duplicate bool // another host on the link has it, so the kernel does not use it
 	NoRoute   bool // the kernel added no route for the prefix
+	Unstable  bool // temporary (RFC 8981; in IPv4, secondary), deprecated, tentative or duplicate
 }
 
 // AddrInfos lists the addresses of the link with an index, or of all links if index is 0.
@@ -36,18 +37,22 @@ func (e *Engine) AddrInfos(s Side, index int) (out []AddrInfo, _ error) {
 		out = append(out, AddrInfo{
 			Index: int(netlink.Uint32(m[4:])), Prefix: netip.PrefixFrom(netlink.LocalAddr(m), int(m[1])), Scope: m[3],
 			Tentative: flags&unix.IFA_F_TENTATIVE != 0, Duplicate: flags&unix.IFA_F_DADFAILED != 0,
-			NoRoute: flags&unix.IFA_F_NOPREFIXROUTE != 0,
+			NoRoute:  flags&unix.IFA_F_NOPREFIXROUTE != 0,
+			Unstable: flags&(unix.IFA_F_TEMPORARY|unix.IFA_F_DEPRECATED|unix.IFA_F_TENTATIVE|unix.IFA_F_DADFAILED) != 0,
 		})
 	}
 	return out, nil
 }
 
-// GlobalAddrs lists the addresses of a link without its link-local ones (fe80::).
+// GlobalAddrs lists the addresses of a link without its link-local ones (fe80::). Unstable addresses come last: the
+// kernel lists the newest first, which with privacy extensions is a temporary one.
 func (e *Engine) GlobalAddrs(s Side, index int) (out []netip.Prefix, _ error) {
 	have, err := e.AddrInfos(s, index)
-	for _, a := range have {
-		if a.Scope != unix.RT_SCOPE_LINK {
-			out = append(out, a.Prefix)
+	for _, unstable := range []bool{false, true} {
+		for _, a := range have {
+			if a.Scope != unix.RT_SCOPE_LINK && a.Unstable == unstable {
+				out = append(out, a.Prefix)
+			}
 		}
 	}
 	return out, err

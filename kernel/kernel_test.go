@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -288,5 +289,46 @@ func TestRemoveReferencePair(t *testing.T) {
 	}
 	if s := kerneltest.Dump(t, ""); !strings.Contains(s, other.Tag()) {
 		t.Error("a pair of another owner is gone")
+	}
+}
+
+// TestPeerNameTaken checks that the error says in which namespace the name is taken.
+func TestPeerNameTaken(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	kerneltest.Run(t, "ip", "link", "add", "br0.100", "type", "bridge")
+	v := &kernel.Veth{Name: "port", PeerSide: kernel.Host, PeerName: "br0.100", IsShared: true}
+	if err := open(t, "", kernel.Options{}).Apply(kernel.Objects{v}); err == nil || !strings.Contains(err.Error(), "interface br0.100 already exists in the host") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestLinkAddrsStable checks that temporary, deprecated and duplicate addresses come after stable ones. The kernel lists
+// the newest address first.
+func TestLinkAddrsStable(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	for _, args := range []string{
+		"link add p0 type veth peer name p1", "link set p1 up", "link set p0 up",
+		"addr add 2001:db8::1/64 dev p0 nodad",
+		"addr add 2001:db8::2/64 dev p0 nodad preferred_lft 0 valid_lft 1000",
+		"addr add 2001:db8::3/64 dev p1 nodad", "addr add 2001:db8::3/64 dev p0",
+	} {
+		kerneltest.Run(t, append([]string{"ip"}, strings.Fields(args)...)...)
+	}
+	kerneltest.Run(t, "sysctl", "-qw", "net.ipv6.conf.p0.use_tempaddr=2")
+	kerneltest.Run(t, "ip", "addr", "add", "2001:db8:1::1/64", "dev", "p0", "nodad", "mngtmpaddr")
+	kerneltest.Until(t, func() bool {
+		out := kerneltest.Run(t, "ip", "addr", "show", "dev", "p0")
+		return strings.Contains(out, "dadfailed") && strings.Contains(out, "temporary") && strings.Contains(out, "deprecated")
+	})
+	_, list, err := open(t, "", kernel.Options{}).LinkAddrs("p0")
+	var first []string
+	for _, p := range list[:min(2, len(list))] {
+		first = append(first, p.Addr().String())
+	}
+	slices.Sort(first)
+	if err != nil || len(list) != 5 || !slices.Equal(first, []string{"2001:db8:1::1", "2001:db8::1"}) {
+		t.Errorf("got %v (%v), want the two stable addresses first", list, err)
 	}
 }

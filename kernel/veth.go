@@ -173,7 +173,7 @@ func (v *Veth) explain(e *Engine, err error) error {
 		if _, e2 := e.Link(Host, v.Name); e2 == nil {
 			return fmt.Errorf("host interface %s already exists: an earlier ADD created it; run DEL first: %w", v.Name, err)
 		}
-		return fmt.Errorf("interface %s already exists in the container: %w", v.PeerName, err)
+		return fmt.Errorf("interface %s already exists in the %v: %w", v.PeerName, v.PeerSide, err)
 	case errors.Is(err, unix.EXFULL):
 		return fmt.Errorf("bridge %s is full: it holds 1,023 ports at most: %w", v.Master, err)
 	case tooSmall(v.MTU, err):

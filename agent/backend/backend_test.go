@@ -35,7 +35,8 @@ func TestMTU(t *testing.T) {
 	}
 }
 
-// TestChooseIsMutual checks that both nodes of a pair choose the same backend, whatever their addresses.
+// TestChooseIsMutual checks that both nodes of a pair choose the same backend and have the same tunnels, whatever their
+// addresses and blocks.
 func TestChooseIsMutual(t *testing.T) {
 	t.Parallel()
 	type b = cluster.Backend
@@ -43,7 +44,7 @@ func TestChooseIsMutual(t *testing.T) {
 		{{Type: cluster.HostGW}}, {{Type: cluster.HostGW, When: "direct"}, {Type: cluster.VXLAN}}, {{Type: cluster.VXLAN, When: "direct"}, {Type: cluster.WireGuard}},
 		{{Type: cluster.WireGuard}, {Type: cluster.IPIP}}, {{Type: cluster.IPIP}}, {{Type: cluster.HostGW}, {Type: cluster.BGP}},
 	}
-	addresses := []string{"192.0.2.1/24", "192.0.2.2/24", "192.0.2.200/25", "192.0.2.3/32", "198.51.100.1/24", "2001:db8::1/64", "2001:db8::2/64 192.0.2.9/24", ""}
+	addresses := []string{"192.0.2.1/24", "192.0.2.2/24", "192.0.2.200/25", "192.0.2.3/32", "198.51.100.1/24", "2001:db8::1/64", "2001:db8::2/64 192.0.2.9/24", "192.0.2.10/24 2001:db8::a/128", ""}
 	for _, list := range lists {
 		for i, x := range addresses {
 			for j, y := range addresses {
@@ -55,6 +56,12 @@ func TestChooseIsMutual(t *testing.T) {
 				other, err2 := backend.Choose(list, c, a)
 				if one != other || (err1 == nil) != (err2 == nil) || (one < 0) != (err1 != nil) {
 					t.Errorf("%v: %q chooses %d (%v), %q %d (%v)", list, x, one, err1, y, other, err2)
+				}
+				tunnels := func(self, peer *cluster.Node, dst string) []string {
+					return backend.Compile(backend.Input{Network: network(list...), Self: self, Peers: []backend.Peer{{Node: peer, Dst: prefixes(dst)}}}).Tunnels
+				}
+				if one, other := tunnels(a, c, "10.244.0.64/26 fd00:244::40/122"), tunnels(c, a, ""); !slices.Equal(one, other) {
+					t.Errorf("%v: %q has the tunnels %v, %q %v", list, x, one, y, other)
 				}
 			}
 		}

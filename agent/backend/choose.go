@@ -44,6 +44,11 @@ func Compile(in Input) Result {
 			r.Problems = append(r.Problems, Problem{p.Node.Name, err})
 			continue
 		}
+		if j := besideHostGW(in.Network, list, i, in.Self, p.Node); j >= 0 {
+			other := p
+			p.Dst, other.Dst = ofFamily(p.Dst, underlay6(in.Self)), ofFamily(p.Dst, !underlay6(in.Self))
+			joined[j] = append(joined[j], other)
+		}
 		joined[i] = append(joined[i], p)
 		r.By[p.Node.Name] = list[i].Type
 		if p.Direct && list[i].Direct {
@@ -91,6 +96,22 @@ func choose(list []cluster.Backend, self, peer *cluster.Node, direct bool) (int,
 		errs = append(errs, fmt.Errorf("%s: %w", b.Type, err))
 	}
 	return -1, errors.Join(errs...)
+}
+
+// besideHostGW returns the index of the backend that carries the other family than the underlay's between two nodes that
+// host-gw connects, or -1. It does not depend on the nodes' blocks, so both nodes have the same tunnel.
+func besideHostGW(n *cluster.Network, list []cluster.Backend, chosen int, self, peer *cluster.Node) int {
+	six := !underlay6(self)
+	used := slices.ContainsFunc(n.Subnets, func(s cluster.Subnet) bool { return s.CIDR.Addr().Is6() == six })
+	if list[chosen].Type != cluster.HostGW || !used || directIn(self, peer, six) {
+		return -1
+	}
+	for i, b := range list[chosen+1:] {
+		if b.Type != cluster.HostGW && b.Type != cluster.IPIP && checkPair(b, self, peer, true) == nil {
+			return chosen + 1 + i
+		}
+	}
+	return -1
 }
 
 // checkPair returns why a backend cannot connect two nodes, or nil.

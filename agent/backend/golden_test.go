@@ -104,6 +104,8 @@ func goldenInputs() map[string]backend.Input {
 	fixed.Network.MTU = 1280
 	fixed.Peers = fixed.Peers[1:]
 	fixed.Peers[0].Dst = prefixes("10.244.9.7/32 10.244.9.8/32")
+	routed6 := site(network(b{Type: cluster.HostGW}, b{Type: cluster.IPIP}, b{Type: cluster.VXLAN}))
+	routed6.Peers[0].Node = node("b", "192.0.2.2/24 2001:db8::2/128")
 	alone := site(network())
 	alone.Peers = nil
 	return map[string]backend.Input{
@@ -122,6 +124,7 @@ func goldenInputs() map[string]backend.Input {
 		"ipip-over-ipv6":   over6(network(b{Type: cluster.IPIP})),
 		"bgp":              learned,
 		"mix":              site(network(b{Type: cluster.HostGW, When: "direct"}, b{Type: cluster.WireGuard})),
+		"host-gw-ipv4":     routed6,
 		"alone":            alone,
 	}
 }

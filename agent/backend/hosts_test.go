@@ -152,6 +152,7 @@ func crossings() []crossing {
 		{name: "wireguard", v4: true, backends: []b{{Type: cluster.WireGuard}}, mtu: 1440, by: "wireguard"},
 		{name: "wireguard-over-ipv6", v6: true, backends: []b{{Type: cluster.WireGuard, Port: 51000, Keepalive: 25}}, mtu: 1420, by: "wireguard"},
 		{name: "ipip", needs: []string{"ipip"}, v4: true, backends: []b{{Type: cluster.IPIP}}, mtu: 1480, only4: true, by: "ipip"},
+		{name: "host-gw-ipv4", needs: []string{"vxlan"}, v4: true, backends: []b{{Type: cluster.HostGW}, {Type: cluster.VXLAN}}, mtu: 1450, by: "vxlan"},
 		{name: "mix", v4: true, v6: true, backends: []b{{Type: cluster.HostGW, When: "direct"}, {Type: cluster.WireGuard}}, mtu: 1440, by: "wireguard"},
 	}
 	return list

@@ -100,7 +100,11 @@ func (c *bridge) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, err
 		cni.Interface{Name: v.Name, Mac: v.MAC},
 		cni.Interface{Name: v.PeerName, Mac: v.PeerMAC, Sandbox: a.Netns})
 	list := kernel.Objects{br}
-	list = append(list, c.gatewayVLAN(r)...)
+	gateway, err := c.gatewayVLAN(a, r)
+	if err != nil {
+		return nil, err
+	}
+	list = append(list, gateway...)
 	list = append(list, v)
 	if c.HairpinMode || c.PortIsolation {
 		list = append(list, &kernel.Port{Link: v.Name, Hairpin: c.HairpinMode, Isolated: c.PortIsolation})

@@ -1,11 +1,14 @@
 package link
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"slices"
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/plugin"
 )
 
 func (c *bridge) filtersVLANs() bool { return c.VLAN != 0 || c.VLANTrunk != nil }
@@ -13,6 +16,9 @@ func (c *bridge) filtersVLANs() bool { return c.VLAN != 0 || c.VLANTrunk != nil 
 func (c *bridge) validateVLANs() error {
 	if c.VLAN < 0 || c.VLAN > maxVLAN {
 		return cni.Invalid(c.Raw, "vlan", "want a VLAN ID from 0 (none) to 4094")
+	}
+	if err := cni.ValidateInterfaceName(c.gatewayLink()); c.IsGateway && err != nil {
+		return cni.Invalid(c.Raw, "bridge", "vlan with isGateway adds an interface BRIDGE.VLAN to the host: "+err.Error())
 	}
 	for i, v := range c.VLANTrunk {
 		if problem := v.Problem(1, "1"); problem != "" {
@@ -64,13 +70,24 @@ func (c *bridge) gatewayLink() string {
 }
 
 // gatewayVLAN returns the host's interface in the containers' VLAN: a veth pair whose other end is an access port of
-// the bridge.
-func (c *bridge) gatewayVLAN(r *cni.Result) kernel.Objects {
+// the bridge. As with the reference plugin, an interface of this name that somebody else created is used as it is.
+func (c *bridge) gatewayVLAN(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
 	if c.VLAN == 0 || !c.IsGateway {
-		return nil
+		return nil, nil
 	}
 	gateway := c.gatewayLink()
 	port := kernel.Owner{Network: gateway}.LinkName("veth")
+	if l, err := a.Facts.Link(kernel.Host, gateway); err == nil {
+		// The port is asked for second: a concurrent ADD creates both at once.
+		if _, err = a.Facts.Link(kernel.Host, port); errors.Is(err, os.ErrNotExist) {
+			r.Interfaces = append(r.Interfaces, cni.Interface{Name: gateway, Mac: l.MAC})
+			return kernel.Objects{&kernel.Up{Link: gateway, IsShared: true}}, nil
+		} else if err != nil {
+			return nil, err
+		}
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
 	v := &kernel.Veth{
 		Name: port, MAC: kernel.MAC("vlan port", gateway), PeerSide: kernel.Host, PeerName: gateway, PeerMAC: kernel.MAC("vlan leg", gateway),
 		MTU: c.MTU, Master: c.Bridge, IsShared: true,
@@ -83,5 +100,5 @@ func (c *bridge) gatewayVLAN(r *cni.Result) kernel.Objects {
 		o.(*kernel.PortVLAN).IsShared = true
 		list = append(list, o)
 	}
-	return append(list, &kernel.Up{Link: port, IsShared: true}, &kernel.Up{Link: gateway, IsShared: true})
+	return append(list, &kernel.Up{Link: port, IsShared: true}, &kernel.Up{Link: gateway, IsShared: true}), nil
 }

@@ -108,6 +108,8 @@ var invalidInputs = []struct {
 		want: `cannot set hairpin mode and promiscuous mode at the same time`},
 	{name: "VLAN 5000", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "vlan": 5000, $IPAM}`,
 		want: `vlan = 5000: want a VLAN ID from 0 (none) to 4094`},
+	{name: "name of the VLAN's gateway too long", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "bridge": "a-long-name0", "vlan": 100, "isGateway": true, $IPAM}`,
+		want: `bridge = "a-long-name0": vlan with isGateway adds an interface BRIDGE.VLAN to the host: interface name is too long: at most 15 bytes: "a-long-name0.100"`},
 	{name: "trunk range start after its end", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "vlanTrunk": [{"minID": 9, "maxID": 5}], $IPAM}`,
 		want: `vlanTrunk[0] = {"minID":9,"maxID":5}: minID is greater than maxID`},
 	{name: "negative MTU", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "mtu": -1, $IPAM}`, want: `mtu = -1: want 0`},
