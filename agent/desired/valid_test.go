@@ -30,7 +30,7 @@ func TestInvalidKeysAreIsolated(t *testing.T) {
 		"addresses/default/10.244.2.7":      {`{"owner": "x", "node": "c"}`, "it is in blocks/default/10.244.2.0-26"},
 		"nodes/evil":                        {`{"id": "9", "addresses": ["10.244.2.9/24"]}`, "its address 10.244.2.9 is in blocks/default/10.244.2.0-26"},
 		"nodes/x\x1b[2J":                    {`{"id": "9", "addresses": ["192.0.2.9/24"]}`, "want letters"},
-		"nodes/" + strings.Repeat("n", 200): {`{"id": "9", "addresses": ["192.0.2.9/24"]}`, "want letters"},
+		"nodes/" + strings.Repeat("n", 249): {`{"id": "9", "addresses": ["192.0.2.9/24"]}`, "want letters"},
 		"networks/huge":                     {`{"subnets": [{"cidr": "0.0.0.0/0"}], "nat": true}`, "subnets[0].cidr is 0.0.0.0/0"},
 		"networks/x\ny":                     {`{"subnets": [{"cidr": "10.77.0.0/16"}]}`, "the name is"},
 		"networks/big":                      {`{"subnets": [{"cidr": "10.77.0.0/16"}], "vni": 1e99}`, "read networks/big"},
