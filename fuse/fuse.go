@@ -73,7 +73,7 @@ func withPlugins(list *libcni.NetworkConfigList, plugins [][]byte) ([]byte, erro
 	if err != nil {
 		return nil, err
 	}
-	conf.Set("plugins", append(append([]byte{'['}, bytes.Join(plugins, []byte{','})...), ']'))
+	conf.SetArray("plugins", plugins)
 	var out bytes.Buffer
 	if err := json.Indent(&out, conf.Bytes(), "", "  "); err != nil {
 		return nil, err

@@ -66,8 +66,8 @@ type NetworkAttachment struct {
 // GCArgs has the attachments that GC must keep.
 type GCArgs struct {
 	ValidAttachments []cni.Attachment
-	// Listed is when the caller began to collect the valid attachments. GC keeps attachments that were added later.
-	// The zero time means the time of the call.
+	// Listed is the time at which the caller began to collect the valid attachments. GC keeps attachments that were added
+	// later. The zero time means the time of the call.
 	Listed time.Time
 }
 

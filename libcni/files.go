@@ -1,7 +1,6 @@
 package libcni
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -112,7 +111,7 @@ func (l *NetworkConfigList) WithPlugins(plugins [][]byte) (*NetworkConfigList, e
 }
 
 func withPlugins(list *rawjson.Object, plugins [][]byte) []byte {
-	list.Set("plugins", slices.Concat([]byte{'['}, bytes.Join(plugins, []byte{','}), []byte{']'}))
+	list.SetArray("plugins", plugins)
 	list.Set("loadOnlyInlinedPlugins", []byte("true"))
 	return list.Bytes()
 }

@@ -1,7 +1,6 @@
 package podnet
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 
@@ -46,7 +45,7 @@ func inMembers(change func(*rawjson.Object) error) func(*rawjson.Object) error {
 			}
 			inside[i] = o.Bytes()
 		}
-		plugin.Set("plugins", slices.Concat([]byte{'['}, bytes.Join(inside, []byte{','}), []byte{']'}))
+		plugin.SetArray("plugins", inside)
 		return nil
 	}
 }

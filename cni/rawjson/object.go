@@ -1,6 +1,7 @@
 package rawjson
 
 import (
+	"bytes"
 	"encoding/json"
 	"iter"
 	"slices"
@@ -63,6 +64,11 @@ func (o *Object) Set(key string, raw json.RawMessage) {
 
 // SetString sets a key to a string.
 func (o *Object) SetString(key, s string) { o.Set(key, quote(s)) }
+
+// SetArray sets a key to an array.
+func (o *Object) SetArray(key string, elements [][]byte) {
+	o.Set(key, slices.Concat([]byte{'['}, bytes.Join(elements, []byte{','}), []byte{']'}))
+}
 
 // Delete removes a key.
 func (o *Object) Delete(key string) {

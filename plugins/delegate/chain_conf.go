@@ -1,7 +1,6 @@
 package delegate
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -97,7 +96,7 @@ func around(pluginType string, plugins [][]byte, more ...string) ([]byte, error)
 		}
 		chain.Set("capabilities", raw)
 	}
-	chain.Set("plugins", slices.Concat([]byte{'['}, bytes.Join(plugins, []byte{','}), []byte{']'}))
+	chain.SetArray("plugins", plugins)
 	return chain.Bytes(), nil
 }
 

@@ -1,7 +1,6 @@
 package delegate
 
 import (
-	"bytes"
 	"encoding/json"
 	"slices"
 
@@ -42,7 +41,7 @@ func listOf(config []byte, name string) (list *rawjson.Object, err error) {
 const oldestVersion = "0.1.0"
 
 func setPlugins(list *rawjson.Object, plugins [][]byte) {
-	list.Set("plugins", slices.Concat([]byte{'['}, bytes.Join(plugins, []byte{','}), []byte{']'}))
+	list.SetArray("plugins", plugins)
 }
 
 // pluginsOf returns the plugins of a configuration. A fairlead-chain or fairlead-pod counts as the plugins inside it.

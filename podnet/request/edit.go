@@ -1,7 +1,6 @@
 package request
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/netip"
@@ -80,7 +79,7 @@ func WithDefaultRoute(gateways []netip.Addr) func(*rawjson.Object) error {
 			}
 			routes = append(routes, raw)
 		}
-		addr.Set("routes", slices.Concat([]byte{'['}, bytes.Join(routes, []byte{','}), []byte{']'}))
+		addr.SetArray("routes", routes)
 		plugin.Set("ipam", addr.Bytes())
 		return nil
 	}
