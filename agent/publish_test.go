@@ -53,11 +53,7 @@ func TestAssignVNI(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	s, err := store.File(filepath.Join(t.TempDir(), "store"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := newStore(t)
 	const fields = `"backends":[],"direct":false,"isolated":true,"nat":false,"subnets":[{"assign":"","cidr":"FD00::/64","exclude":[]}]`
 	for key, value := range map[string]string{"networks/blue": "{" + fields + "}", "networks/default": `{"subnets":[{"cidr":"10.0.0.0/8"}]}`} {
 		if _, err := s.Commit(ctx, store.Op{Key: key, Value: []byte(value)}); err != nil {

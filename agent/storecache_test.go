@@ -102,17 +102,24 @@ func TestMachineIDAndLock(t *testing.T) {
 	}
 }
 
+// newStore returns an empty store in a file.
+func newStore(t *testing.T) store.Store {
+	t.Helper()
+	s, err := store.File(filepath.Join(t.TempDir(), "store"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
 // TestPublish checks that the publisher writes only changes, does not overwrite a live machine's document, and takes
 // over a dead machine's.
 func TestPublish(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	s, err := store.File(filepath.Join(t.TempDir(), "store"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := newStore(t)
 	v := newStoreCache(filepath.Join(t.TempDir(), "snapshot"), func() {}, quietLog())
 	go func() { _ = source.Follow(ctx, s, cluster.Followed(), v) }()
 	conf := &config.Config{Node: "a", Network: &cluster.Network{Name: "default", Subnets: []cluster.Subnet{{CIDR: netip.MustParsePrefix("10.0.0.0/8")}}}}

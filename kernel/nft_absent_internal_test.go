@@ -10,19 +10,26 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// TestKernelWithoutNFTables removes and lists what such a kernel cannot have. A socket of another family stands for its
-// netfilter socket: both answer EINVAL to an unknown type of message.
-func TestKernelWithoutNFTables(t *testing.T) {
-	t.Parallel()
+// openWithoutSubsystems opens an engine as on a kernel without any netfilter subsystem. A socket of another family stands
+// for the netfilter socket: both answer EINVAL to an unknown type of message.
+func openWithoutSubsystems(t *testing.T) *Engine {
+	t.Helper()
 	kerneltest.Host(t)
 	e, err := Open(nil, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer e.Close()
+	t.Cleanup(e.Close)
 	if e.nf, err = netlink.Dial(unix.NETLINK_SOCK_DIAG, e.rx); err != nil {
 		t.Fatal(err)
 	}
+	return e
+}
+
+// TestKernelWithoutNFTables removes and lists what such a kernel cannot have.
+func TestKernelWithoutNFTables(t *testing.T) {
+	t.Parallel()
+	e := openWithoutSubsystems(t)
 	if list, err := e.ForwardDropChains(""); err != nil || len(list) > 0 {
 		t.Errorf("forward chains: %v, %v", list, err)
 	}

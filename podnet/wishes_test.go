@@ -87,25 +87,33 @@ func TestDefaultRoute(t *testing.T) {
 		n.script("routed", `[ $CNI_COMMAND = ADD ] && { echo '{"cniVersion":"1.1.0","ips":[{"address":"10.0.0.2/8"}],"routes":[{"dst":"0.0.0.0/0","gw":"10.0.0.1"}]}'; exit; }`)
 		n.write("40-d.conflist", `{"cniVersion": "1.1.0", "name": "`+n.name("d")+`", "plugins": [{"type": "routed"}]}`)
 		n.Reload()
-		gw := netip.AddrFrom4([4]byte{10, byte(n.n), 2, 1})
-		p := n.pod("web", podnet.Network{}, podnet.Network{Name: "b", DefaultRoute: []netip.Addr{gw}})
-		_, err := n.SetUpPod(t.Context(), p)
-		must(t, err)
-		if got := strings.TrimSpace(kerneltest.In(t, p.Netns, "ip", "route", "show", "default")); !strings.HasPrefix(got, "default via "+gw.String()+" dev net1") || strings.Contains(got, "\n") {
-			t.Errorf("default routes:\n%s", got)
-		}
-		must(t, n.CheckPod(t.Context(), p.ID))
-		must(t, n.TearDownPod(t.Context(), p.ID))
-		n.nothingLeft("web")
+		gw := n.routedByB(t)
 
-		p = n.pod("other", podnet.Network{}, podnet.Network{Name: "d", DefaultRoute: nil}, podnet.Network{Name: "b", DefaultRoute: []netip.Addr{gw}})
-		_, err = n.SetUpPod(t.Context(), p)
+		p := n.pod("other", podnet.Network{}, podnet.Network{Name: "d", DefaultRoute: nil}, podnet.Network{Name: "b", DefaultRoute: []netip.Addr{gw}})
+		_, err := n.SetUpPod(t.Context(), p)
 		wants(t, err, "network "+n.name("d")+" has a default route by 10.0.0.1 of its own")
 		p.Networks = []podnet.Network{{}, {Name: n.name("d"), DefaultRoute: []netip.Addr{gw}}}
 		_, err = n.SetUpPod(t.Context(), p)
 		wants(t, err, "network "+n.name("d")+" cannot be the pod's default route by "+gw.String())
 		n.nothingLeft("other")
 	})
+}
+
+// routedByB sets up a pod on the default network and on b, whose gateway is to be its default route, checks that it is the
+// only one, and tears the pod down. It returns the gateway.
+func (n *node) routedByB(t *testing.T) netip.Addr {
+	t.Helper()
+	gw := netip.AddrFrom4([4]byte{10, byte(n.n), 2, 1})
+	p := n.pod("web", podnet.Network{}, podnet.Network{Name: "b", DefaultRoute: []netip.Addr{gw}})
+	_, err := n.SetUpPod(t.Context(), p)
+	must(t, err)
+	if got := strings.TrimSpace(kerneltest.In(t, p.Netns, "ip", "route", "show", "default")); !strings.HasPrefix(got, "default via "+gw.String()+" dev net1") || strings.Contains(got, "\n") {
+		t.Errorf("default routes:\n%s", got)
+	}
+	must(t, n.CheckPod(t.Context(), p.ID))
+	must(t, n.TearDownPod(t.Context(), p.ID))
+	n.nothingLeft("web")
+	return gw
 }
 
 // TestDefaultRouteOfFusedNetworks checks that a requested default route works with networks that fairlead fuse wrote.
@@ -118,16 +126,7 @@ func TestDefaultRouteOfFusedNetworks(t *testing.T) {
 				n.name(name), n.link(name), i == 0, filepath.Join(t.TempDir(), "ipam"), n.n, i+1))
 		}
 		n.Reload()
-		gw := netip.AddrFrom4([4]byte{10, byte(n.n), 2, 1})
-		p := n.pod("web", podnet.Network{}, podnet.Network{Name: "b", DefaultRoute: []netip.Addr{gw}})
-		_, err := n.SetUpPod(t.Context(), p)
-		must(t, err)
-		if got := strings.TrimSpace(kerneltest.In(t, p.Netns, "ip", "route", "show", "default")); !strings.HasPrefix(got, "default via "+gw.String()+" dev net1") || strings.Contains(got, "\n") {
-			t.Errorf("default routes:\n%s", got)
-		}
-		must(t, n.CheckPod(t.Context(), p.ID))
-		must(t, n.TearDownPod(t.Context(), p.ID))
-		n.nothingLeft("web")
+		n.routedByB(t)
 	})
 }
 

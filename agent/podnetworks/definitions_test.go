@@ -2,11 +2,7 @@ package podnetworks
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"net/http"
-	"net/http/httptest"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,21 +11,14 @@ import (
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/podstate"
 	"github.com/fairlead/fairlead/agent/store/kube"
+	"github.com/fairlead/fairlead/internal/kubetest"
 )
 
 // TestShortWatches checks that watches that the API ends at once are not repeated at once.
 func TestShortWatches(t *testing.T) {
 	t.Parallel()
-	var watches atomic.Int32
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Query().Has("watch") {
-			watches.Add(1)
-			return
-		}
-		fmt.Fprint(w, `{"metadata": {"resourceVersion": "1"}}`)
-	}))
-	defer api.Close()
-	client, err := kube.Client(kube.Options{Config: &rest.Config{Host: api.URL}})
+	url, watches := kubetest.EndWatches(t)
+	client, err := kube.Client(kube.Options{Config: &rest.Config{Host: url}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -642,16 +641,8 @@ func testRestore(t *testing.T, server *kubetest.Server) {
 func TestShortWatches(t *testing.T) {
 	t.Parallel()
 	for _, prefix := range []string{cluster.NetworksPrefix, cluster.NodesPrefix} {
-		var watches atomic.Int32
-		api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Query().Has("watch") {
-				watches.Add(1)
-				return
-			}
-			fmt.Fprint(w, `{"metadata": {"resourceVersion": "1"}}`)
-		}))
-		defer api.Close()
-		s, err := kube.Open(kube.Options{Config: &rest.Config{Host: api.URL}, Namespace: namespace})
+		url, watches := kubetest.EndWatches(t)
+		s, err := kube.Open(kube.Options{Config: &rest.Config{Host: url}, Namespace: namespace})
 		if err != nil {
 			t.Fatal(err)
 		}
