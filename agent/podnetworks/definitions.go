@@ -48,8 +48,6 @@ const (
 	watchSeconds = 600
 	// withoutType is the pause while the API does not have the type.
 	withoutType = 30 * time.Second
-	// shortWatch is the time below which a watch ended too early: a proxy in front of the API may end each one at once.
-	shortWatch = time.Second
 )
 
 // follow keeps the files of the definitions up to date until the context ends.
@@ -65,7 +63,7 @@ func (m *Manager) follow(ctx context.Context) {
 		case ctx.Err() != nil:
 		case isEnd(err):
 			failures, typeKnown = 0, true
-			if time.Since(began) < shortWatch {
+			if time.Since(began) < kube.ShortWatch {
 				pause(ctx, 1)
 			}
 		case apierrors.IsNotFound(err): // the files stay: an API server that starts may not have the type yet

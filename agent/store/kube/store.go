@@ -310,21 +310,21 @@ func (s *Store) Watch(ctx context.Context, prefix string, after int64, f func(st
 				return only(k.batch(o, deleted))
 			})
 		}
-		if errors.Is(err, errWatchEnded) && time.Since(began) < shortWatch {
+		if errors.Is(err, errWatchEnded) && time.Since(began) < ShortWatch {
 			pauseWatch(ctx)
 		}
 	}
 	return cmp.Or(s.isOpen(), err)
 }
 
-// shortWatch is the time below which a watch ended too early: a proxy in front of the API may end each one at once.
-const shortWatch = time.Second
+// ShortWatch is the time below which a watch ended too early: a proxy in front of the API may end each one at once.
+const ShortWatch = time.Second
 
 // pauseWatch waits before the next watch. The time is random, so that the agents of many nodes do not ask at once.
 func pauseWatch(ctx context.Context) {
 	select {
 	case <-ctx.Done():
-	case <-time.After(shortWatch + rand.N(shortWatch)):
+	case <-time.After(ShortWatch + rand.N(ShortWatch)):
 	}
 }
 
