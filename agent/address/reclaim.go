@@ -171,7 +171,11 @@ func (m *Manager) releaseFormerBlocks(ctx context.Context) error {
 // release commits changes that release blocks or addresses. After a conflict, a later attempt releases the rest.
 func (m *Manager) release(ctx context.Context, ops []store.Op, what string) error {
 	for part := range slices.Chunk(ops, store.MaxOps) {
-		if err := m.commit(ctx, part); err != nil && !isConflict(err) {
+		err := m.commit(ctx, part)
+		if isConflict(err) {
+			continue
+		}
+		if err != nil {
 			return fmt.Errorf("release %s: %w", what, err)
 		}
 		m.Log.Info("released "+what, "count", len(part))

@@ -37,7 +37,11 @@ func (m *Manager) releaseBlocks(ctx context.Context) error {
 		m.mu.Lock()
 		was := m.state.revision(key)
 		m.mu.Unlock()
-		if err := m.commit(ctx, []store.Op{{Key: key, Expect: was}}); err != nil && !isConflict(err) {
+		err = m.commit(ctx, []store.Op{{Key: key, Expect: was}})
+		if isConflict(err) {
+			continue // a later attempt looks again
+		}
+		if err != nil {
 			return fmt.Errorf("release %s: %w", key, err)
 		}
 		if leaves {
