@@ -7,25 +7,25 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// bgp returns the routes that neighbours announced inside the network's subnets. It skips prefixes that other backends
-// connect, and prefixes in this node's own blocks, except single addresses that a peer uses according to the store. A
-// neighbour can redirect neither traffic outside the network nor traffic of this node's containers.
+// bgp returns the routes that neighbours announced inside the network's subnets. It skips prefixes inside of what other
+// backends connect, and those that overlap this node's own blocks, except single addresses that a peer uses according to
+// the store. A neighbour can redirect neither traffic outside the network, nor traffic of this node's containers, nor
+// traffic that takes another backend.
 func bgp(in *Input) (out kernel.Objects, _ []Problem) {
-	connected, moved := map[netip.Prefix]bool{}, map[netip.Prefix]bool{}
+	var connected prefixes
 	for _, p := range in.Others {
-		for _, dst := range p.Dst {
-			connected[dst] = true
-		}
+		connected.add(p.Dst...)
 	}
+	moved := map[netip.Prefix]bool{}
 	for _, p := range in.Peers {
 		for _, dst := range p.Dst {
 			moved[dst] = dst.IsSingleIP()
 		}
 	}
 	for _, l := range in.Learned {
-		own := slices.ContainsFunc(in.Blocks, l.Dst.Overlaps)
+		ours := connected.covers(l.Dst) || slices.ContainsFunc(in.Blocks, l.Dst.Overlaps)
 		l.Via = slices.DeleteFunc(slices.Clone(l.Via), in.isSelf)
-		if in.Network.Covers(l.Dst) && len(l.Via) > 0 && !connected[l.Dst] && (!own || moved[l.Dst]) {
+		if in.Network.Covers(l.Dst) && len(l.Via) > 0 && !connected.has[l.Dst] && (!ours || moved[l.Dst]) {
 			out = append(out, in.learned(l))
 		}
 	}
@@ -47,4 +47,29 @@ func (in *Input) learned(l Learned) kernel.Object {
 		r.Hops = append(r.Hops, kernel.Hop{Via: v, Weight: 1})
 	}
 	return r
+}
+
+// prefixes is a set of prefixes.
+type prefixes struct {
+	has    map[netip.Prefix]bool
+	widest int // the smallest prefix length
+}
+
+func (s *prefixes) add(list ...netip.Prefix) {
+	for _, p := range list {
+		if s.has == nil {
+			s.has, s.widest = map[netip.Prefix]bool{}, p.Bits()
+		}
+		s.has[p], s.widest = true, min(s.widest, p.Bits())
+	}
+}
+
+// covers reports whether a prefix is inside one of the set.
+func (s *prefixes) covers(p netip.Prefix) bool {
+	for bits := p.Bits(); bits >= s.widest; bits-- {
+		if s.has[netip.PrefixFrom(p.Addr(), bits).Masked()] {
+			return true
+		}
+	}
+	return false
 }

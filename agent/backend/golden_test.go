@@ -85,7 +85,7 @@ func goldenInputs() map[string]backend.Input {
 		}
 		return out
 	}
-	learned.Peers[1].Dst = append(slices.Clone(learned.Peers[1].Dst), netip.MustParsePrefix("10.244.0.7/32"))
+	learned.Peers[1].Dst = append(slices.Clone(learned.Peers[1].Dst), netip.MustParsePrefix("10.244.0.7/32"), netip.MustParsePrefix("10.244.0.98/32"))
 	learned.Learned = []backend.Learned{
 		{Dst: netip.MustParsePrefix("10.244.0.128/26"), Via: via("192.0.2.254")},
 		{Dst: netip.MustParsePrefix("fd00:244::80/122"), Via: via("2001:db8::fe 2001:db8::ff")},
@@ -94,6 +94,9 @@ func goldenInputs() map[string]backend.Input {
 		{Dst: netip.MustParsePrefix("10.244.0.7/32"), Via: via("192.0.2.254")},  // a fixed address of this node's block, now on another node
 		{Dst: netip.MustParsePrefix("10.244.0.8/32"), Via: via("192.0.2.254")},  // an address of this node's block, on no other node
 		{Dst: netip.MustParsePrefix("10.244.0.64/26"), Via: via("192.0.2.254")}, // connected directly
+		{Dst: netip.MustParsePrefix("10.244.0.80/28"), Via: via("192.0.2.254")}, // a part of that
+		{Dst: netip.MustParsePrefix("10.244.0.99/32"), Via: via("192.0.2.254")},
+		{Dst: netip.MustParsePrefix("10.244.0.98/32"), Via: via("192.0.2.254")}, // a fixed address of that, now on another node
 		{Dst: netip.MustParsePrefix("10.244.0.0/26"), Via: via("192.0.2.254")},  // this node's own block
 		{Dst: netip.MustParsePrefix("0.0.0.0/0"), Via: via("192.0.2.254")},      // outside the network
 		{Dst: netip.MustParsePrefix("10.0.0.0/8"), Via: via("192.0.2.254")},
