@@ -20,12 +20,7 @@ import (
 // room for root, whose kubelet asks for the agent's health, and that others are served once they disconnect.
 func TestMetricsConnectionLimit(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
+	address := kerneltest.FreePort(t, "127.0.0.1").String()
 	a := &Agent{status: newStatus("a"), log: quietLog(), storeCache: newStoreCache(t.TempDir()+"/snapshot", func() {}, quietLog())}
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()

@@ -4,13 +4,13 @@ package etcdtest
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/fairlead/fairlead/agent/store"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // Options configure a cluster. The zero value is one member on loopback without TLS.
@@ -63,33 +63,13 @@ func (m *Member) address(o Options, i int) {
 		m.netns = o.Netns[i]
 	}
 	if o.Addrs == nil {
-		m.client, m.peer = FreePort(m.c.t), FreePort(m.c.t)
+		m.client, m.peer = freePort(m.c.t), freePort(m.c.t)
 		return
 	}
 	m.client, m.peer = net.JoinHostPort(o.Addrs[i], "2379"), net.JoinHostPort(o.Addrs[i], "2380")
 }
 
-// FreePort returns an address of loopback on which nothing listens. Its port is below the kernel's default range for
-// outgoing connections, so no connection can take it before etcd listens. A socket whose name has the port reserves it
-// among tests until the test ends.
-func FreePort(t testing.TB) string {
-	t.Helper()
-	for range 100 {
-		port := 20000 + rand.IntN(12000)
-		reserved, err := net.Listen("unix", fmt.Sprintf("@fairlead-etcdtest-%d", port))
-		if err != nil {
-			continue
-		}
-		t.Cleanup(func() { reserved.Close() })
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err == nil {
-			defer l.Close()
-			return l.Addr().String()
-		}
-	}
-	t.Fatal("no free port from 20000 to 31999")
-	return ""
-}
+func freePort(t testing.TB) string { return kerneltest.FreePort(t, "127.0.0.1").String() }
 
 // Endpoints returns the members' client addresses.
 func (c *Cluster) Endpoints() (list []string) {

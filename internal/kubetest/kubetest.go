@@ -80,7 +80,7 @@ func Start(t testing.TB) *Server {
 	dir := t.TempDir()
 	write(t, dir+"/tokens.csv", token+",admin,admin,system:masters\n")
 	write(t, dir+"/sa.key", key(t))
-	address := etcdtest.FreePort(t)
+	address := kerneltest.FreePort(t, "127.0.0.1").String()
 	_, port, _ := net.SplitHostPort(address)
 	s := &Server{
 		t: t, Etcd: etcd.Members[0], log: dir + "/log",

@@ -21,9 +21,7 @@ import (
 // TestSpeakerStop checks that a stopped speaker leaves no goroutine or file open. The agent starts a new speaker
 // whenever the node's address changes. The test is not parallel, because it counts the process's resources.
 func TestSpeakerStop(t *testing.T) {
-	l := listen(t, "127.0.0.1", 0)
-	port := l.Addr().(*net.TCPAddr).Port
-	l.Close()
+	port := int(kerneltest.FreePort(t, "127.0.0.1").Port())
 	local := netip.MustParseAddr("127.0.0.1")
 	once := func() {
 		n := &bgp.Node{}
@@ -60,8 +58,8 @@ func listen(t *testing.T, host string, port int) net.Listener {
 // TestPassiveNeighbour checks that a speaker connects to its neighbours, but not to the passive ones.
 func TestPassiveNeighbour(t *testing.T) {
 	t.Parallel()
-	active := listen(t, "127.0.0.2", 0)
-	port := active.Addr().(*net.TCPAddr).Port
+	port := int(kerneltest.FreePort(t, "127.0.0.1").Port())
+	active := listen(t, "127.0.0.2", port)
 	passive := listen(t, "127.0.0.3", port)
 	c := bgp.Config{ASN: 64512, RouterID: netip.MustParseAddr("192.0.2.1"), Local: addrs("127.0.0.1"), Port: port, Neighbours: []bgp.Neighbour{
 		{Address: netip.MustParseAddr("127.0.0.2"), ASN: 64512, Port: port}, {Address: netip.MustParseAddr("127.0.0.3"), ASN: 64512, Port: port, Passive: true},
@@ -90,9 +88,7 @@ func TestPassiveNeighbour(t *testing.T) {
 // prefix's family.
 func TestPartOfConfiguration(t *testing.T) {
 	t.Parallel()
-	l := listen(t, "127.0.0.5", 0)
-	port := l.Addr().(*net.TCPAddr).Port
-	l.Close()
+	port := int(kerneltest.FreePort(t, "127.0.0.5").Port())
 	n := &bgp.Node{}
 	defer n.Stop()
 	c := bgp.Config{ASN: 64512, RouterID: netip.MustParseAddr("192.0.2.1"), Local: addrs("127.0.0.5"), Port: port,

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/http/httptest"
 	"net/netip"
 	"slices"
@@ -19,12 +18,7 @@ import (
 // listen starts a listener for a node and returns its address.
 func listen(t *testing.T, node string) netip.AddrPort {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
+	address := kerneltest.FreePort(t, "127.0.0.1").String()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- Listen(ctx, address, node) }()
@@ -92,12 +86,7 @@ func (l *late) Deadline() (time.Time, bool) { return l.deadline, true }
 // TestRunRepeats starts a listener after the first attempt.
 func TestRunRepeats(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
+	address := kerneltest.FreePort(t, "127.0.0.1").String()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	time.AfterFunc(2*pause, func() { _ = Listen(ctx, address, "b") })
