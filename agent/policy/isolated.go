@@ -36,7 +36,10 @@ func (w *World) at(e *Endpoint, a netip.Addr) *World {
 // ForNetwork returns a compiler for an isolated network in the same world. It has no claims.
 func (c *Compiler) ForNetwork(network string, peers []string) *Compiler {
 	out := New(c.node)
-	out.network, out.peers, out.noLog = network, peers, c.noLog
+	out.network, out.peers = network, peers
+	if c.noLog {
+		out.WithoutLog()
+	}
 	for name, labels := range c.namespaces {
 		out.SetNamespace(name, labels)
 	}
