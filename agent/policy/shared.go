@@ -174,7 +174,7 @@ func (c *Compiler) drop(name string) {
 		return
 	}
 	delete(c.shared, name)
-	delete(c.anchors[x.anchor], name)
+	exclude(c.anchors, x.anchor, name)
 	for key := range x.members {
 		delete(c.members[key].sets, name)
 	}
