@@ -205,3 +205,21 @@ func TestManyPeersAndNamedPorts(t *testing.T) {
 		t.Errorf("another namespace: %s", got)
 	}
 }
+
+// TestPortInQuotes checks that a port which Kubernetes rejects is reported. It would match the port of no pod.
+func TestPortInQuotes(t *testing.T) {
+	for port, want := range map[string]string{
+		`"80"`:                    `write the number without quotes`,
+		`"Web_Port"`:              `port name "Web_Port"`,
+		`"a-long-name-of-a-port"`: `port name "a-long-name-of-a-port"`,
+		`http`:                    "",
+		`80`:                      "",
+	} {
+		w := shop()
+		w.Policies = append(w.Policies, networkPolicy(t, "shop", "p", `{podSelector: {}, ingress: [{ports: [{port: `+port+`}]}]}`))
+		got := strings.Join(w.Selections()[0].Problems, "\n")
+		if !strings.Contains(got, want) || want == "" && got != "" {
+			t.Errorf("port %s: %q, want %q", port, got, want)
+		}
+	}
+}
