@@ -114,7 +114,7 @@ func Decode(key string, value []byte) (Document, error) {
 	}
 	list := Documents(w)
 	if len(list) != 1 || list[0].Key() != key {
-		return Document{}, fmt.Errorf("read %s: the value is no object of this name", key)
+		return Document{}, fmt.Errorf("read %s: the value is not the object that the key names", key)
 	}
 	return list[0], nil
 }
