@@ -134,15 +134,19 @@ func (all containers) set(claim string, now *podstate.Endpoint, node string) (ch
 	return changes
 }
 
-// addIsolated adds an endpoint's addresses in isolated networks, and reports whether it has any attachment.
+// addIsolated adds an endpoint's addresses in isolated networks, and reports whether it has any attachment. The newest one
+// counts: an attachment of an earlier container with the name may remain.
 func (all containers) addIsolated(e *policy.Endpoint) (exists bool) {
+	var newest time.Duration
 	for _, claim := range slices.Sorted(maps.Keys(all)) {
 		a := all[claim]
 		if of := asEndpoint(a, e.Node); of.Namespace != e.Namespace || of.Name != e.Name {
 			continue
 		}
+		if !exists || a.Uptime >= newest {
+			newest, e.Labels, e.UID = a.Uptime, a.Labels, a.UID
+		}
 		exists = true
-		e.Labels, e.UID = a.Labels, a.UID
 		if a.Isolated != "" {
 			if e.Isolated == nil {
 				e.Isolated = map[string][]netip.Addr{}

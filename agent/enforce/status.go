@@ -3,6 +3,7 @@ package enforce
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -289,6 +290,7 @@ func (s *statuses) write(ctx context.Context, stale map[string][]metav1.Conditio
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for name, conditions := range stale {
 		body, err := json.Marshal(map[string]any{
 			"apiVersion": clusterPolicyVersion.String(), "kind": "ClusterNetworkPolicy", "metadata": map[string]any{"name": name},
@@ -300,8 +302,11 @@ func (s *statuses) write(ctx context.Context, stale map[string][]metav1.Conditio
 		err = c.Patch(types.ApplyPatchType).Resource("clusternetworkpolicies").Name(name).SubResource("status").
 			Param("fieldManager", "fairlead").Param("force", "true").Body(body).Do(ctx).Error()
 		if err != nil && !apierrors.IsNotFound(err) { // it may have been deleted meanwhile
-			return fmt.Errorf("ClusterNetworkPolicy %s: %w", name, err)
+			errs = append(errs, fmt.Errorf("ClusterNetworkPolicy %s: %w", name, err))
+			if apierrors.ReasonForError(err) == metav1.StatusReasonUnknown {
+				break // the API does not answer
+			}
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }

@@ -31,9 +31,10 @@ const (
 
 // publication is the state of one pod's annotation.
 type publication struct {
-	done     bool
-	failures int
-	next     time.Time // of the next attempt
+	done      bool
+	failures  int
+	conflicts int       // among the failures
+	next      time.Time // of the next attempt
 }
 
 // publish writes the annotation network-status of new pods every second until the context ends. After a restart of the
@@ -110,9 +111,12 @@ func (m *Manager) try(ctx context.Context, k podstate.Key, p *publication, now t
 	}
 	// A deleted pod needs no annotation. A conflict that stays means that another pod has the name: a later one, or the
 	// API's copy of a static pod.
-	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) && p.failures >= maxConflicts {
+	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) && p.conflicts >= maxConflicts {
 		p.done = true
 		return
+	}
+	if apierrors.IsConflict(err) {
+		p.conflicts++
 	}
 	if p.failures == 0 {
 		m.o.Log.Warn("the annotation network-status cannot be written; the agent tries again", "namespace", record.Namespace, "pod", record.Name, "error", err)

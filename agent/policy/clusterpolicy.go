@@ -136,7 +136,8 @@ func (r *rule) addClusterPeer(peer v1alpha2.ClusterNetworkPolicyEgressPeer) (err
 		err = errDomainNames
 	}
 	if fields != 1 {
-		return fmt.Errorf("it has %d known fields, want exactly one", fields)
+		const known = "namespaces, pods and, for egress, nodes, networks and domainNames"
+		return fmt.Errorf("it has %d of the fields %s: want exactly one", fields, known)
 	}
 	return err
 }
@@ -173,7 +174,7 @@ func (r *rule) addProtocol(p v1alpha2.ClusterNetworkPolicyProtocol) (err error) 
 		r.named = append(r.named, namedPort{name: p.DestinationNamedPort})
 	}
 	if fields != 1 {
-		return fmt.Errorf("it has %d known fields, want exactly one", fields)
+		return fmt.Errorf("it has %d of the fields tcp, udp, sctp and destinationNamedPort: want exactly one", fields)
 	}
 	return err
 }

@@ -280,14 +280,14 @@ func (c *Compiler) DeletePolicy(id string) {
 		return
 	}
 	delete(c.policies, id)
-	delete(c.subjects[old.subject.namespace], id)
+	exclude(c.subjects, old.subject.namespace, id)
 	c.policyChanged(old, nil)
 }
 
 func (c *Compiler) setPolicy(p *rules) {
 	old := c.policies[p.id]
 	if old != nil {
-		delete(c.subjects[old.subject.namespace], p.id)
+		exclude(c.subjects, old.subject.namespace, p.id)
 	}
 	c.policies[p.id] = p
 	if c.subjects[p.subject.namespace] == nil {

@@ -89,3 +89,23 @@ func TestDecideDrop(t *testing.T) {
 		}
 	}
 }
+
+// TestNetworkWithoutLog checks that the table of an isolated network reports nothing either if the kernel cannot: else the
+// kernel would not accept the table.
+func TestNetworkWithoutLog(t *testing.T) {
+	w := shop()
+	w.Policies = append(w.Policies, networkPolicy(t, "shop", "p", `{podSelector: {}}`))
+	c := w.compiler("n1")
+	c.WithoutLog()
+	table, _ := c.ForNetwork("blue", nil).Table()
+	for name, ch := range table.Chains {
+		for _, r := range ch.Rules {
+			if strings.Contains(r.Text, "log") || strings.Contains(r.Text, "limit") {
+				t.Errorf("chain %s: %s", name, r.Text)
+			}
+		}
+	}
+	if table.Chains[UnreportedChain] != nil {
+		t.Errorf("the chain %s exists", UnreportedChain)
+	}
+}

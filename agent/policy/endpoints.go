@@ -159,7 +159,8 @@ func include[K, V comparable](m map[K]map[V]bool, key K, v V) {
 	m[key][v] = true
 }
 
-func exclude[K, V comparable](m map[K]map[V]bool, key K, v V) {
+// exclude deletes an entry of an inner map, and the inner map with its last entry.
+func exclude[K, V comparable, X any](m map[K]map[V]X, key K, v V) {
 	delete(m[key], v)
 	if len(m[key]) == 0 {
 		delete(m, key)

@@ -36,7 +36,10 @@ func (w *World) at(e *Endpoint, a netip.Addr) *World {
 // ForNetwork returns a compiler for an isolated network in the same world. It has no claims.
 func (c *Compiler) ForNetwork(network string, peers []string) *Compiler {
 	out := New(c.node)
-	out.network, out.peers, out.noLog = network, peers, c.noLog
+	out.network, out.peers = network, peers
+	if c.noLog {
+		out.WithoutLog()
+	}
 	for name, labels := range c.namespaces {
 		out.SetNamespace(name, labels)
 	}
@@ -102,14 +105,22 @@ func (c *Compiler) enforced(e *Endpoint, addrs []netip.Addr) []netip.Addr {
 }
 
 // isNode reports whether an address counts as a node's. No endpoint of the host's networks gets an address that a node
-// has. An isolated network may have the same addresses as the nodes: then they are its endpoints'.
+// has, except one that ADD gave to it here: else another node could take a pod out of policy by reporting its address. An
+// isolated network may have the same addresses as the nodes: then they are its endpoints'.
 func (c *Compiler) isNode(a netip.Addr) bool {
-	return c.nodeAddrs[a] > 0 && (c.network == "" || len(c.endpoints.byAddr[a]) == 0 && c.claimOf(a) == nil)
+	switch {
+	case c.nodeAddrs[a] == 0:
+		return false
+	case c.network != "":
+		return len(c.endpoints.byAddr[a]) == 0 && c.claimOf(a) == nil
+	}
+	own := c.nodes[c.node]
+	return c.claimOf(a) == nil || own != nil && slices.Contains(own.Addresses, a)
 }
 
-// usedByPods updates the sets of nodes if endpoints of an isolated network have got addresses of nodes, or had them.
+// usedByPods updates the sets of nodes if endpoints have got addresses of nodes, or had them.
 func (c *Compiler) usedByPods(addrs []netip.Addr) {
-	if c.network != "" && slices.ContainsFunc(addrs, func(a netip.Addr) bool { return c.nodeAddrs[a] > 0 }) {
+	if slices.ContainsFunc(addrs, func(a netip.Addr) bool { return c.nodeAddrs[a] > 0 }) {
 		c.updateNodes()
 	}
 }

@@ -84,8 +84,8 @@ func (b *builder) ports(r rule) (out []condition) {
 		x := b.c.portSet(list)
 		out = append(out, condition{anyFamily, "meta l4proto . th dport @" + x.name + " ", []*shared{x}})
 	}
-	for _, n := range r.named {
-		x := b.c.namedPortSet(n)
+	if len(r.named) > 0 { // one set for all of them, so that the rules are not peers times ports
+		x := b.c.namedPortSet(r.named)
 		for f := range ipWords {
 			out = append(out, condition{f, ipWords[f] + "daddr . meta l4proto . th dport @" + x.set(f) + " ", []*shared{x}})
 		}

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // NetworkPolicyID names a NetworkPolicy.
@@ -151,17 +153,29 @@ func (r *rule) addPort(port networkingv1.NetworkPolicyPort) error {
 		return nil
 	case port.Port.Type == intstr.String && port.EndPort != nil:
 		return fmt.Errorf("endPort with the name %q", port.Port.StrVal)
-	case port.Port.Type == intstr.String && port.Port.StrVal == "":
-		return errors.New("the name of the port is empty")
 	case port.Port.Type == intstr.String:
 		r.named = append(r.named, namedPort{name, port.Port.StrVal})
-		return nil
+		return portNameProblem(port.Port.StrVal)
 	}
 	last := port.Port.IntVal
 	if port.EndPort != nil {
 		last = *port.EndPort
 	}
 	return r.addRange(name, port.Port.IntVal, last)
+}
+
+// portNameProblem returns why Kubernetes rejects the name of a port, or nil. No pod has a port of such a name.
+func portNameProblem(name string) error {
+	if name == "" {
+		return errors.New("the name of the port is empty")
+	}
+	if _, err := strconv.Atoi(name); err == nil {
+		return fmt.Errorf("port %q is a text: write the number without quotes", name)
+	}
+	if errs := validation.IsValidPortName(name); len(errs) > 0 {
+		return fmt.Errorf("port name %q: %s", name, strings.Join(errs, "; "))
+	}
+	return nil
 }
 
 func (r *rule) addRange(protocol string, first, last int32) error {

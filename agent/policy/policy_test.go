@@ -1,11 +1,14 @@
 package policy
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	v1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
 	"sigs.k8s.io/yaml"
 
@@ -164,6 +167,59 @@ func TestDecideErrors(t *testing.T) {
 		_, err := Decide(table, Packet{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2"), "TCP", 80})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", rule, err, want)
+		}
+	}
+}
+
+// TestManyPeersAndNamedPorts checks that the rules for a rule of a policy are as many as its peers, and not as its peers
+// times its ports. Else one object of 200 kB would need millions of rules.
+func TestManyPeersAndNamedPorts(t *testing.T) {
+	const n = 200
+	p := &networkingv1.NetworkPolicy{}
+	p.Namespace, p.Name = "shop", "p"
+	var r networkingv1.NetworkPolicyIngressRule
+	for i := range n {
+		name, peer := intstr.FromString(fmt.Sprintf("p%d", i)), &metav1.LabelSelector{MatchLabels: map[string]string{"app": fmt.Sprint("a", i)}}
+		r.Ports = append(r.Ports, networkingv1.NetworkPolicyPort{Port: &name})
+		r.From = append(r.From, networkingv1.NetworkPolicyPeer{PodSelector: peer})
+	}
+	r.From[0].PodSelector.MatchLabels["app"] = "web"
+	http := intstr.FromString("http")
+	r.Ports = append(r.Ports, networkingv1.NetworkPolicyPort{Port: &http})
+	p.Spec.Ingress = append(p.Spec.Ingress, r)
+	w := shop()
+	w.Policies = append(w.Policies, p)
+	rules := 0
+	for _, ch := range Compile(w, "n1").Chains {
+		rules += len(ch.Rules)
+	}
+	if rules > 5*n {
+		t.Errorf("%d rules for %d peers and %d ports", rules, n, n)
+	}
+	for port, want := range map[uint16]string{5432: "allowed", 8080: "dropped", 80: "dropped"} {
+		if got := w.decide(t, "10.0.0.1", "10.0.0.2", "TCP", port); got != want {
+			t.Errorf("port %d: %s, want %s", port, got, want)
+		}
+	}
+	if got := w.decide(t, "10.0.0.3", "10.0.0.2", "TCP", 5432); got != "dropped" {
+		t.Errorf("another namespace: %s", got)
+	}
+}
+
+// TestPortInQuotes checks that a port which Kubernetes rejects is reported. It would match the port of no pod.
+func TestPortInQuotes(t *testing.T) {
+	for port, want := range map[string]string{
+		`"80"`:                    `write the number without quotes`,
+		`"Web_Port"`:              `port name "Web_Port"`,
+		`"a-long-name-of-a-port"`: `port name "a-long-name-of-a-port"`,
+		`http`:                    "",
+		`80`:                      "",
+	} {
+		w := shop()
+		w.Policies = append(w.Policies, networkPolicy(t, "shop", "p", `{podSelector: {}, ingress: [{ports: [{port: `+port+`}]}]}`))
+		got := strings.Join(w.Selections()[0].Problems, "\n")
+		if !strings.Contains(got, want) || want == "" && got != "" {
+			t.Errorf("port %s: %q, want %q", port, got, want)
 		}
 	}
 }

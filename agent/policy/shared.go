@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -67,13 +68,24 @@ func (c *Compiler) podSet(s podSelector) *shared {
 	})
 }
 
-// namedPortSet returns the ports of a name: address, protocol and number, for each endpoint that has it.
-func (c *Compiler) namedPortSet(n namedPort) *shared {
-	return c.sharedNamed("port-"+hash(n.protocol+" "+n.name), func(x *shared) {
+// namedPortSet returns the ports of some names: address, protocol and number, for each endpoint that has one.
+func (c *Compiler) namedPortSet(list []namedPort) *shared {
+	list = slices.Clone(list)
+	slices.SortFunc(list, func(a, b namedPort) int {
+		return cmp.Or(cmp.Compare(a.protocol, b.protocol), cmp.Compare(a.name, b.name))
+	})
+	list = slices.Compact(list)
+	of := func(e *Endpoint) (out []portRange) {
+		for _, n := range list {
+			out = append(out, n.of(e)...)
+		}
+		return out
+	}
+	return c.sharedNamed("port-"+hash(fmt.Sprintf("%q", list)), func(x *shared) {
 		x.types = [2]string{"ipv4_addr . inet_proto . inet_service", "ipv6_addr . inet_proto . inet_service"}
-		x.matches = func(_ string, e *Endpoint) bool { return len(n.of(e)) > 0 }
+		x.matches = func(_ string, e *Endpoint) bool { return len(of(e)) > 0 }
 		x.elements = func(e *Endpoint, a netip.Addr) (out []string) {
-			for _, p := range n.of(e) {
+			for _, p := range of(e) {
 				out = append(out, a.String()+" . "+p.String())
 			}
 			return out
@@ -162,7 +174,7 @@ func (c *Compiler) drop(name string) {
 		return
 	}
 	delete(c.shared, name)
-	delete(c.anchors[x.anchor], name)
+	exclude(c.anchors, x.anchor, name)
 	for key := range x.members {
 		delete(c.members[key].sets, name)
 	}

@@ -113,10 +113,18 @@ func seriesOf(c nftable.Counter) (s Series, ok bool) {
 		s.Verdict = "passed"
 	}
 	r := parseComment(c.Comment)
-	if len(r.Policies) == 0 {
+	id := ""
+	switch {
+	case len(r.Policies) > 0:
+		id = r.Policies[0]
+	case r.Isolated: // the first name is too long. The namespace always fits
+		id = networkPolicyPrefix + strings.TrimPrefix(r.Text, noRule+": ")
+	case strings.HasPrefix(r.Text, networkPolicyPrefix), strings.HasPrefix(r.Text, clusterPolicyPrefix):
+		id = r.Text // with the beginning of the name
+	default:
 		return s, true
 	}
-	kind, name, _ := strings.Cut(r.Policies[0], " ")
+	kind, name, _ := strings.Cut(id, " ")
 	s.Kind, s.Name = kind, name
 	if namespace, name, ok := strings.Cut(name, "/"); ok {
 		s.Namespace, s.Name = namespace, name

@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 
 	"github.com/fairlead/fairlead/kernel/nft"
@@ -93,5 +94,31 @@ func TestTallyMerge(t *testing.T) {
 	here.Merge(gone)
 	if want := map[Series]uint64{{"NetworkPolicy", "shop", "db", "ingress", "accepted"}: 5}; !maps.Equal(here.Sums(), want) {
 		t.Errorf("sums %v, want %v", here.Sums(), want)
+	}
+}
+
+// TestTallyOfLongNames checks that packets count for the kind and the namespace of a policy whose name is too long for the
+// comment of a rule.
+func TestTallyOfLongNames(t *testing.T) {
+	t.Parallel()
+	name := strings.Repeat("x", 200)
+	for _, c := range []struct {
+		comment, verdict string
+		want             Series
+	}{
+		{NetworkPolicyID("shop", name) + " ingress[0]", "accept", Series{Kind: "NetworkPolicy", Namespace: "shop", Verdict: "accepted"}},
+		{ClusterPolicyID(name) + " ingress[0]", "drop", Series{Kind: "ClusterNetworkPolicy", Verdict: "dropped"}},
+		{noRule + ": shop/" + name, "drop", Series{Kind: "NetworkPolicy", Namespace: "shop", Verdict: "dropped"}},
+		{noLabels, "drop", Series{Verdict: "dropped"}},
+	} {
+		got, ok := seriesOf(nftable.Counter{Chain: "ingress-x", Comment: shorten(c.comment), Verdict: c.verdict})
+		named := c.want.Kind != "" && !strings.HasPrefix(c.comment, noRule)
+		if full := strings.TrimSuffix(got.Name, ellipsis); named != (full != "") || !strings.HasPrefix(name, full) {
+			t.Errorf("%s: the name is %q", c.comment, got.Name)
+		}
+		got.Name, c.want.Direction = "", "ingress"
+		if !ok || got != c.want {
+			t.Errorf("%s: %+v, %v, want %+v", c.comment, got, ok, c.want)
+		}
 	}
 }

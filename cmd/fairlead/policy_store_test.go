@@ -45,7 +45,7 @@ func TestStoredPolicies(t *testing.T) {
 	storetest.Put(t, h.s, "policies/networkpolicy/shop/broken", `{"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "other", "namespace": "shop"}}`)
 	at := []string{"--store-file", filepath.Join(h.dir, "fairlead", "store")}
 	want(0, "NetworkPolicy shop/db     1     shop/db@n2\n", append(at, "check")...)
-	want(0, "ignored: read policies/networkpolicy/shop/broken: the value is no object of this name\n", append(at, "check")...)
+	want(0, "ignored: read policies/networkpolicy/shop/broken: the value is not the object that the key names\n", append(at, "check")...)
 	want(0, "networkpolicy/shop/broken is invalid: ", "list")
 	want(4, "dropped", append(at, "explain", "10.0.0.9", "shop/db@n2", "80")...)
 	want(0, "allowed", append(at, "explain", "10.0.0.9", "10.250.0.8", "80")...)

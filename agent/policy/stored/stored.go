@@ -114,7 +114,7 @@ func Decode(key string, value []byte) (Document, error) {
 	}
 	list := Documents(w)
 	if len(list) != 1 || list[0].Key() != key {
-		return Document{}, fmt.Errorf("read %s: the value is no object of this name", key)
+		return Document{}, fmt.Errorf("read %s: the value is not the object that the key names", key)
 	}
 	return list[0], nil
 }
@@ -150,14 +150,26 @@ func (all Endpoints) Set(a *cluster.Endpoint, add bool) (e *policy.Endpoint, exi
 
 func addAttachment(e *policy.Endpoint, a *cluster.Endpoint) {
 	e.Labels = a.Labels
+	ips := usable(a.IPs)
 	if a.Network == cluster.DefaultNetwork {
-		e.Addresses = append(e.Addresses, a.IPs...)
+		e.Addresses = append(e.Addresses, ips...)
 		return
 	}
 	if e.Isolated == nil {
 		e.Isolated = map[string][]netip.Addr{}
 	}
-	e.Isolated[a.Network] = append(e.Isolated[a.Network], a.IPs...)
+	e.Isolated[a.Network] = append(e.Isolated[a.Network], ips...)
+}
+
+// usable returns addresses as the kernel knows them. Another host wrote them, and the kernel accepts no rule with an
+// invalid one.
+func usable(list []netip.Addr) (out []netip.Addr) {
+	for _, a := range list {
+		if a.IsValid() && !a.IsUnspecified() {
+			out = append(out, a.Unmap().WithZone(""))
+		}
+	}
+	return out
 }
 
 // NodeOf returns a node as policy sees it.

@@ -1,0 +1,41 @@
+package stored
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/fairlead/fairlead/agent/policy"
+	"github.com/fairlead/fairlead/kernel/kerneltest/router"
+)
+
+// TestOddAddresses has another host write addresses that are none, or not as the kernel knows them. They must not keep the
+// kernel from accepting the rules about the others.
+func TestOddAddresses(t *testing.T) {
+	t.Parallel()
+	const value = `{"network": "default", "pod": "shop/web", "labels": {"app": "web"},
+		"ips": ["10.0.0.5", "fe80::1%eth0", "", "::ffff:10.0.0.6", "0.0.0.0", "::"]}`
+	d, err := Decode("endpoints/n2/c/eth0", []byte(value))
+	if err != nil || d.Endpoint == nil {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	web, _ := Endpoints{}.Set(d.Endpoint, true)
+	want := []netip.Addr{netip.MustParseAddr("10.0.0.5"), netip.MustParseAddr("fe80::1"), netip.MustParseAddr("10.0.0.6")}
+	if !slices.Equal(web.Addresses, want) {
+		t.Errorf("addresses %v, want %v", web.Addresses, want)
+	}
+	from := &networkingv1.NetworkPolicy{}
+	from.Namespace, from.Name = "shop", "all"
+	from.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{PodSelector: &from.Spec.PodSelector}}}}
+	db := &policy.Endpoint{Namespace: "shop", Name: "db", Node: "n1", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")}}
+	w := &policy.World{
+		Namespaces: map[string]map[string]string{"shop": {corev1.LabelMetadataName: "shop"}},
+		Endpoints:  []*policy.Endpoint{db, web}, Policies: []*networkingv1.NetworkPolicy{from},
+	}
+	if _, err := router.New(t).Table.Sync(t.Context(), policy.Compile(w, "n1")); err != nil {
+		t.Errorf("the kernel does not accept the rules: %v", err)
+	}
+}
