@@ -64,7 +64,7 @@ func Of(s *cluster.Snapshot) *Map {
 	m := &Map{Networks: []Network{}, Nodes: []Node{}, Tunnels: []Tunnel{}}
 	for _, name := range sorted(s.Networks) {
 		n := s.Networks[name]
-		one := Network{Name: name, Isolated: n.Isolated, VNI: n.VNI, Peers: n.Peers}
+		one := Network{Name: name, Isolated: n.Isolated, VNI: n.VNI, Peers: n.Peers, Subnets: []string{}}
 		for _, x := range n.Subnets {
 			one.Subnets = append(one.Subnets, x.CIDR.String())
 		}
@@ -105,7 +105,7 @@ func (m *Map) containers(s *cluster.Snapshot) {
 		if !ok {
 			continue
 		}
-		c := Container{Name: cmp.Or(p.Pod, p.Container), IfName: p.IfName, Network: p.Network}
+		c := Container{Name: cmp.Or(p.Pod, p.Container), IfName: p.IfName, Network: p.Network, IPs: []string{}}
 		for _, ip := range p.IPs {
 			c.IPs = append(c.IPs, ip.String())
 		}

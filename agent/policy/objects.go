@@ -53,7 +53,7 @@ func FromPod(p *corev1.Pod) *Endpoint {
 	}
 	e := &Endpoint{
 		Namespace: p.Namespace, Name: p.Name, UID: uid, Node: p.Spec.NodeName, Labels: p.Labels, Created: p.CreationTimestamp.Time,
-		Ports: append(portsOf(p.Spec.InitContainers), portsOf(p.Spec.Containers)...),
+		Ports: append(portsOf(sidecars(p)), portsOf(p.Spec.Containers)...),
 	}
 	for _, ip := range p.Status.PodIPs {
 		e.Addresses = appendAddr(e.Addresses, ip.IP)
@@ -120,6 +120,14 @@ func appendAddr(list []netip.Addr, text string) []netip.Addr {
 		return list
 	}
 	return append(list, a.Unmap().WithZone(""))
+}
+
+// sidecars returns the initial containers that run as long as the pod. The names of the ports of others are not the pod's,
+// as for the target port of a Service.
+func sidecars(p *corev1.Pod) []corev1.Container {
+	return slices.DeleteFunc(slices.Clone(p.Spec.InitContainers), func(c corev1.Container) bool {
+		return c.RestartPolicy == nil || *c.RestartPolicy != corev1.ContainerRestartPolicyAlways
+	})
 }
 
 func portsOf(containers []corev1.Container) (out []NamedPort) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -114,5 +115,22 @@ func TestNodeProblem(t *testing.T) {
 	}
 	if got := FromNode(&corev1.Node{}).Problem; got != "" {
 		t.Errorf("without an annotation: %q", got)
+	}
+}
+
+// TestPortsOfInitContainers checks which containers' ports have names that a policy can use: those that run as long as the
+// pod.
+func TestPortsOfInitContainers(t *testing.T) {
+	t.Parallel()
+	always := corev1.ContainerRestartPolicyAlways
+	named := func(name string, number int32) []corev1.ContainerPort {
+		return []corev1.ContainerPort{{Name: name, ContainerPort: number}}
+	}
+	p := &corev1.Pod{}
+	p.Spec.InitContainers = []corev1.Container{{Ports: named("once", 1)}, {Ports: named("sidecar", 2), RestartPolicy: &always}}
+	p.Spec.Containers = []corev1.Container{{Ports: named("main", 3)}}
+	want := []NamedPort{{Name: "sidecar", Protocol: "TCP", Number: 2}, {Name: "main", Protocol: "TCP", Number: 3}}
+	if got := FromPod(p).Ports; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
