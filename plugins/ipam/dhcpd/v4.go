@@ -125,11 +125,10 @@ func (p *v4) held() netConfig {
 	if m == nil {
 		return netConfig{}
 	}
-	mask := m.SubnetMask()
-	if mask == nil {
-		mask = m.YourIPAddr.DefaultMask()
+	bits, _ := m.SubnetMask().Size()
+	if bits == 0 { // no mask, or not ones before zeros
+		bits, _ = m.YourIPAddr.DefaultMask().Size()
 	}
-	bits, _ := mask.Size()
 	g := netConfig{Routes: routes4(m, p.conf.Priority)}
 	ip := cni.IP{Address: netip.PrefixFrom(yourAddr(m), bits)}
 	for _, rt := range slices.Backward(g.Routes) {
