@@ -149,3 +149,19 @@ func TestWhereaboutsErrors(t *testing.T) {
 		}
 	}
 }
+
+// Ranges of one subnet are allocated together, also if another range is between them.
+func TestWhereaboutsSubnetTwice(t *testing.T) {
+	t.Parallel()
+	m := newMember(t, "a")
+	m.start(emptyStore(t))
+	c := call{verb: "ADD", id: "c", conf: whereaboutsOf(`"enable_overlapping_ranges": false, "ipRanges": [{"range": "192.168.2.8-192.168.2.8/24"},
+		{"range": "fd00:7::/126"}, {"range": "192.168.2.9-192.168.2.9/24"}]`)}
+	code, out := m.plugin("whereabouts", c)
+	if code != 0 {
+		t.Fatal(out)
+	}
+	if got := ipsOf(t, out); !slices.EqualFunc(got, []string{"192.168.2.8/24", "192.168.2.9/24", "fd00:7::"}, strings.HasPrefix) {
+		t.Errorf("got %v", got)
+	}
+}

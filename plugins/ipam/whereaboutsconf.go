@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/fairlead/fairlead/agent/address/local"
@@ -211,10 +212,11 @@ func whereaboutsNetworks(data []byte, c *whereaboutsConf) (out []whereaboutsNetw
 			cidr := g.subnets[0].CIDR
 			name += "-" + strings.ReplaceAll(cidr.Addr().String(), ":", ".") + fmt.Sprintf("-%d", cidr.Bits())
 		}
-		if n := len(out); n == 0 || out[n-1].name != name {
-			out = append(out, whereaboutsNetwork{name: name})
+		at := slices.IndexFunc(out, func(n whereaboutsNetwork) bool { return n.name == name })
+		if at < 0 {
+			at, out = len(out), append(out, whereaboutsNetwork{name: name})
 		}
-		n := &out[len(out)-1]
+		n := &out[at]
 		n.groups, n.wants = append(n.groups, g), append(n.wants, want)
 	}
 	return out, nil
