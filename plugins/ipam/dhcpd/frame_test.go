@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
 )
 
 // answer returns a server's frame to a client: the output of frame with the ports exchanged.
@@ -69,4 +71,18 @@ func FuzzDatagram(f *testing.F) {
 			t.Errorf("%d bytes from %v of a frame of %d", len(p), from, len(b))
 		}
 	})
+}
+
+// TestServerWithoutID checks where a renewal is sent if the server's acknowledgement lacks its ID.
+func TestServerWithoutID(t *testing.T) {
+	t.Parallel()
+	p := &v4{Server: here(1).mac}
+	ack := &dhcpv4.DHCPv4{Options: dhcpv4.Options{}}
+	if got := p.server(ack); got.ip != broadcast().ip || !bytes.Equal(got.mac, broadcast().mac) {
+		t.Errorf("without an ID: %v", got)
+	}
+	ack.UpdateOption(dhcpv4.OptServerIdentifier(net.IPv4(10, 0, 0, 1)))
+	if got := p.server(ack); got.ip != here(1).ip || !bytes.Equal(got.mac, here(1).mac) {
+		t.Errorf("with an ID: %v", got)
+	}
 }

@@ -71,7 +71,7 @@ func (p *v4) renew(ctx context.Context, l *link, rebind bool) error {
 	defer x.socket.Close()
 	last := p.reply()
 	own := endpoint{ip: yourAddr(last)}
-	to := endpoint{p.Server, serverOf(last)}
+	to := p.server(last)
 	if rebind {
 		to = broadcast()
 	}
@@ -91,7 +91,15 @@ func (p *v4) release(_ context.Context, l *link) error {
 	defer x.socket.Close()
 	own := endpoint{l.mac, yourAddr(last)}
 	m := x.message(dhcpv4.MessageTypeRelease, own.ip, dhcpv4.OptServerIdentifier(last.ServerIdentifier()))
-	return x.socket.SendFrame(frame(own, endpoint{p.Server, serverOf(last)}, m.ToBytes()))
+	return x.socket.SendFrame(frame(own, p.server(last), m.ToBytes()))
+}
+
+// server returns the server that sent an acknowledgement. One that did not name itself is reached by broadcast.
+func (p *v4) server(ack *dhcpv4.DHCPv4) endpoint {
+	if a := serverOf(ack); a.IsValid() {
+		return endpoint{p.Server, a}
+	}
+	return broadcast()
 }
 
 func yourAddr(m *dhcpv4.DHCPv4) netip.Addr {
