@@ -235,11 +235,21 @@ func (r whereaboutsRange) group(data []byte, key string, gateway netip.Addr) (*g
 	if r.RangeEnd.IsValid() {
 		x.End = r.RangeEnd.Unmap()
 	}
+	// Like whereabouts, never allocate the network address or IPv4's broadcast address.
+	if x.Start == prefix.Addr() {
+		x.Start = netip.Addr{}
+	}
+	if x.End.Is4() && x.End == ipam.LastOf(prefix) {
+		x.End = netip.Addr{}
+	}
 	x, err = x.Complete()
 	if e, ok := errors.AsType[*ipam.FieldError](err); ok {
-		field := map[string]string{"rangeStart": "range_start", "rangeEnd": "range_end"}[e.Field]
-		if field == "" {
-			field = "range"
+		field := "range"
+		switch {
+		case e.Field == "rangeStart" && r.RangeStart.IsValid():
+			field = "range_start"
+		case e.Field == "rangeEnd" && r.RangeEnd.IsValid():
+			field = "range_end"
 		}
 		return nil, local.Want{}, cni.Invalid(data, key+"."+field, e.Problem)
 	}
