@@ -2,6 +2,7 @@
 package netnspath
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,11 +27,12 @@ func Resolve(name string) (string, error) {
 	return filepath.Abs(name)
 }
 
-// Exists reports whether a path leads to a network namespace.
+// Exists reports whether a path leads to a network namespace, or to a file that this process cannot open, for example
+// because it has too many open files: what does not exist may be removed.
 func Exists(path string) bool {
 	ns, err := netns.Open(path)
 	if err != nil {
-		return false
+		return !errors.Is(err, os.ErrNotExist)
 	}
 	ns.Close()
 	return true
