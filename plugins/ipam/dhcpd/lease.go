@@ -132,7 +132,7 @@ func (l *lease) complete() error {
 	}
 	l.result = all.result()
 	if len(l.result.IPs) == 0 {
-		return errors.New("got no address: the routers advertise no prefix for autoconfiguration")
+		return errors.New("no address: the routers advertise no /64 prefix for autoconfiguration")
 	}
 	for _, rt := range l.conf.Routes {
 		if rt.GW.IsValid() && !reachable(l.result, rt.GW) {
