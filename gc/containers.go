@@ -60,6 +60,6 @@ func ExistingContainers(o Options, dead []string) (ids []string, err error) {
 	return slices.Compact(ids), err
 }
 
-// mayLive reports whether the namespace of a cached attachment exists. libcni before 1.2 stores no path, so that only its
-// runtime knows.
+// mayLive reports whether the namespace of a cached attachment may exist. Old versions of libcni store no path. Then
+// only the runtime knows.
 func mayLive(a *libcni.NetworkAttachment) bool { return a.NetNS == "" || netnspath.Exists(a.NetNS) }

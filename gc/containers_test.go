@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead/fairlead/libcni"
 )
 
-// TestCacheWithoutNetns reads a result of a runtime that does not store the namespace, as libcni before 1.2 does not. It
-// says nothing about the container's end, so the attachment counts as living.
+// TestCacheWithoutNetns reads the result of a runtime that stores no namespace, such as one with an old libcni. It
+// does not tell whether the container exists, so the attachment counts as living.
 func TestCacheWithoutNetns(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -124,8 +124,8 @@ const (
 	earlyValidKey = "cni.dev/attachments"
 )
 
-// readValidAttachments rejects a list that GC cannot read, because GC deletes what the list lacks. null is an empty list,
-// which libcni sends if there are no attachments.
+// readValidAttachments rejects a list that GC cannot read, because GC deletes what the list lacks. null is an empty
+// list, which libcni sends if there are no attachments.
 func (c *call) readValidAttachments() error {
 	conf, err := rawjson.ParseObject(c.args.StdinData)
 	if err != nil {

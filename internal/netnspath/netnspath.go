@@ -27,8 +27,8 @@ func Resolve(name string) (string, error) {
 	return filepath.Abs(name)
 }
 
-// Exists reports whether a path leads to a network namespace, or to a file that this process cannot open, for example
-// because it has too many open files: what does not exist may be removed.
+// Exists reports whether a path leads to a network namespace. A file that this process cannot open counts as one, for
+// example if too many files are open: callers remove attachments whose namespace does not exist.
 func Exists(path string) bool {
 	ns, err := netns.Open(path)
 	if err != nil {

@@ -41,7 +41,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// TestExistsWithoutFreeFiles checks that a namespace exists if only this process cannot open it: what is gone is removed.
+// TestExistsWithoutFreeFiles checks that a namespace counts as existing if this process cannot open it.
 func TestExistsWithoutFreeFiles(t *testing.T) {
 	const own = "/proc/self/ns/net"
 	if !Exists(own) || Exists("/nowhere") || Exists("/dev/null") || Exists("") {

@@ -184,7 +184,8 @@ func (x *exchange4) listen(ctx context.Context, until time.Time, accept func(*dh
 	}
 }
 
-// parse4 parses a message. A server may put options into the fields for a file and a server's name: RFC 2132, section 9.3.
+// parse4 parses a message. A server may put options into the fields for a file and a server's name: RFC 2132, section
+// 9.3.
 func parse4(b []byte) (*dhcpv4.DHCPv4, error) {
 	m, err := dhcpv4.FromBytes(b)
 	if err != nil {
