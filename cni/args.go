@@ -66,11 +66,11 @@ func (a Args) Check(known ...string) error {
 	if unknown == nil {
 		return nil
 	}
-	want := "no key is known here"
+	want := "this plugin accepts none"
 	if len(known) > 0 {
-		want = "known are " + strings.Join(known, ", ")
+		want = "this plugin accepts " + strings.Join(known, ", ")
 	}
-	return Errorf(CodeInvalidEnvironment, "CNI_ARGS: unknown args %q: %s; IgnoreUnknown=1 lets others pass", unknown, want)
+	return Errorf(CodeInvalidEnvironment, "CNI_ARGS: unknown args %q: %s; with IgnoreUnknown=1 it ignores others", unknown, want)
 }
 
 func (a Args) ignoreUnknown() (bool, error) {

@@ -51,7 +51,7 @@ func TestArgsCheck(t *testing.T) {
 		{"IP=10.0.0.1", ""},
 		{"IP=10.0.0.1;X=1;IgnoreUnknown=1", ""},
 		{"X=1;IgnoreUnknown=TRUE", ""},
-		{"X=1;IgnoreUnknown=0", `unknown args ["X=1"]: known are IP, MAC`},
+		{"X=1;IgnoreUnknown=0", `unknown args ["X=1"]: this plugin accepts IP, MAC`},
 		{"X=1;Y=2", `unknown args ["X=1" "Y=2"]`},
 		{"X=1;IgnoreUnknown=maybe", "IgnoreUnknown=maybe: want 1"},
 	} {

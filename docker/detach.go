@@ -8,6 +8,7 @@ import (
 
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/gc"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/netns"
 	"github.com/fairlead/fairlead/libcni"
@@ -29,6 +30,19 @@ func (d *Driver) detach(ctx context.Context, e *endpoint, n *network) error {
 		return err
 	}
 	return errors.Join(d.cni.DelNetworkList(ctx, list, d.runtimeConf(e.owner(n), path)), d.removeReturned(e, n))
+}
+
+// detachByRecord removes an endpoint's attachment if the file of its network is lost.
+func (d *Driver) detachByRecord(ctx context.Context, e *endpoint) error {
+	all, err := d.records.List("")
+	errs := []error{err}
+	for _, r := range all {
+		if r.ContainerID == e.ID {
+			o := gc.Options{Runtime: d.cni, StateDir: d.o.RunDir, LibDir: d.o.LibDir}
+			errs = append(errs, gc.RemoveAttachment(ctx, o, r.Owner(), d.netnsOf(r)))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // removal returns the plugins of an attachment, which are those of the network and portmap, if it was published.

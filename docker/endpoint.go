@@ -252,9 +252,12 @@ func (d *Driver) remove(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	n, err := d.networkOf(e.NetworkID)
-	if err == nil {
+	n, err := d.networks.read(e.NetworkID)
+	switch {
+	case err == nil:
 		err = d.detach(ctx, e, n)
+	case errors.Is(err, os.ErrNotExist):
+		err = d.detachByRecord(ctx, e)
 	}
 	if err != nil {
 		return err

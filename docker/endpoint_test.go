@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -346,4 +347,25 @@ func TestFailedEndpoint(t *testing.T) {
 	kerneltest.Run(t, "ip", "link", "show", name)
 	kerneltest.Run(t, "ip", "link", "del", name)
 	h.nothingLeft()
+}
+
+// TestLostNetworkFile removes an endpoint and its network after the driver's files about the network are lost.
+func TestLostNetworkFile(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.network("n1", "", pool4)
+	h.call("NetworkDriver.CreateEndpoint", `{`+ids("n1", "e1")+`,"Interface":{"Address":"10.20.0.5/24"}}`)
+	h.join("n1", "e1", kerneltest.Netns(t), "10.20.0.5/24")
+	h.call("NetworkDriver.CreateEndpoint", `{`+ids("n1", "e2")+`,"Interface":{"Address":"10.20.0.6/24"}}`)
+	must(t, os.RemoveAll(h.options.LibDir))
+	h.call("NetworkDriver.Leave", `{`+ids("n1", "e1")+`}`)
+	h.call("NetworkDriver.DeleteEndpoint", `{`+ids("n1", "e1")+`}`)
+	h.call("NetworkDriver.DeleteNetwork", `{"NetworkID":"n1"}`)
+	left, err := filepath.Glob(filepath.Join(h.options.RunDir, "docker", "endpoints", "*"))
+	if list, err2 := h.records.List(""); err != nil || err2 != nil || len(left)+len(list) > 0 {
+		t.Errorf("left endpoints: %v, %v; left records: %v, %v", left, err, list, err2)
+	}
+	if got := kerneltest.Run(t, "ip", "-br", "link", "show", "type", "veth"); strings.TrimSpace(got) != "" {
+		t.Errorf("left links: %s", got)
+	}
 }

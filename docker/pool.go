@@ -74,6 +74,9 @@ func (p *pool) parse(q *poolRequest) (err error) {
 		return fmt.Errorf("--subnet %s: want a subnet, like 10.1.0.0/16", q.Pool)
 	}
 	if _, err := (ipam.Range{Subnet: p.Subnet}).Complete(); err != nil {
+		if e, ok := errors.AsType[*ipam.FieldError](err); ok {
+			err = errors.New(e.Problem)
+		}
 		return fmt.Errorf("--subnet %s: %w", q.Pool, err)
 	}
 	if q.SubPool == "" {
@@ -85,6 +88,9 @@ func (p *pool) parse(q *poolRequest) (err error) {
 	p.Sub = p.Sub.Masked()
 	if !p.Subnet.Contains(p.Sub.Addr()) || p.Sub.Bits() < p.Subnet.Bits() {
 		return fmt.Errorf("--ip-range %s is not within the subnet %s", q.SubPool, p.Subnet)
+	}
+	if _, err := p.ranges(false); err != nil {
+		return fmt.Errorf("--ip-range %s has only the network or the broadcast address of the subnet %s", q.SubPool, p.Subnet)
 	}
 	return nil
 }

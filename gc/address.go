@@ -14,7 +14,6 @@ import (
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/internal/netconf"
-	"github.com/fairlead/fairlead/internal/netnspath"
 	"github.com/fairlead/fairlead/ipam"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/netns"
@@ -60,7 +59,7 @@ func (c *collector) ownerGone(s addressDir, h ipam.Allocation) bool {
 		network = "" // several CNI networks may use one network of the cluster
 	}
 	for _, a := range c.cached {
-		if (network == "" || a.Network == network) && a.ContainerID == h.Owner.ContainerID && (h.Owner.IfName == "" || a.IfName == h.Owner.IfName) && (a.NetNS == "" || netnspath.Exists(a.NetNS)) {
+		if (network == "" || a.Network == network) && a.ContainerID == h.Owner.ContainerID && (h.Owner.IfName == "" || a.IfName == h.Owner.IfName) && mayLive(a) {
 			return false
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/internal/netnspath"
+	"github.com/fairlead/fairlead/libcni"
 )
 
 // Attachments returns the attachments of a network: those whose namespace exists, and the others. It knows them from
@@ -29,7 +30,7 @@ func Attachments(o Options, network string) (living, dead []cni.Attachment, err 
 		if c.Network != network || slices.Contains(dead, at) || slices.Contains(living, at) {
 			continue
 		}
-		if netnspath.Exists(c.NetNS) {
+		if mayLive(c) {
 			living = append(living, at)
 		} else {
 			dead = append(dead, at)
@@ -51,10 +52,14 @@ func ExistingContainers(o Options, dead []string) (ids []string, err error) {
 	}
 	cached, err := o.Runtime.GetCachedAttachments("")
 	for _, c := range cached {
-		if netnspath.Exists(c.NetNS) && !slices.Contains(dead, c.ContainerID) {
+		if mayLive(c) && !slices.Contains(dead, c.ContainerID) {
 			ids = append(ids, c.ContainerID)
 		}
 	}
 	slices.Sort(ids)
 	return slices.Compact(ids), err
 }
+
+// mayLive reports whether the namespace of a cached attachment may exist. Old versions of libcni store no path. Then
+// only the runtime knows.
+func mayLive(a *libcni.NetworkAttachment) bool { return a.NetNS == "" || netnspath.Exists(a.NetNS) }

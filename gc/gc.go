@@ -13,7 +13,6 @@ import (
 
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
-	"github.com/fairlead/fairlead/internal/netnspath"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/libcni"
 	"github.com/fairlead/fairlead/plugin"
@@ -167,7 +166,7 @@ func (c *collector) gone() ([]Attachment, error) {
 		if g := found[o]; g != nil {
 			g.cache = a
 		}
-		if known[o] || a.NetNS == "" || netnspath.Exists(a.NetNS) {
+		if known[o] || mayLive(a) {
 			continue
 		}
 		found[o] = &Attachment{Network: a.Network, Container: a.ContainerID, IfName: a.IfName, Netns: a.NetNS, Reason: attach.StateGone, owner: o, cache: a}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
-	"github.com/fairlead/fairlead/internal/netnspath"
 	"github.com/fairlead/fairlead/ipam"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/inspect"
@@ -112,7 +111,7 @@ func (c *collector) inUse(tag string) bool {
 	}
 	for _, a := range c.cached {
 		o := kernel.Owner{Network: a.Network, ContainerID: a.ContainerID, IfName: a.IfName}
-		if o.Owns(tag) && (a.NetNS == "" || netnspath.Exists(a.NetNS)) {
+		if o.Owns(tag) && mayLive(a) {
 			return true
 		}
 	}

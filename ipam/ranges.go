@@ -57,7 +57,7 @@ func (r Range) Complete() (Range, error) {
 		}
 	}
 	if r.End.Less(r.Start) {
-		return Range{}, fieldErrorf("rangeStart", "the range starts after its end %s: want rangeStart <= rangeEnd", r.End)
+		return Range{}, fieldErrorf("rangeStart", "the range starts after its end %s: want a start at or before it", r.End)
 	}
 	return r, nil
 }

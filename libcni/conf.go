@@ -122,7 +122,7 @@ func negotiate(data []byte, conf *listConf) (string, error) {
 	case best != "":
 		return best, nil
 	case len(conf.CNIVersions) > 0:
-		return "", cni.Invalid(data, "cniVersions", fmt.Sprintf("none is known here: want one of %q", cni.Versions()))
+		return "", cni.Invalid(data, "cniVersions", fmt.Sprintf("none of them is supported: want one of %q", cni.Versions()))
 	case conf.CNIVersion == "":
 		return "0.1.0", nil
 	}

@@ -44,7 +44,7 @@ func TestListErrors(t *testing.T) {
 		{`{"name":5}`, "1:9: name = 5: want a string"},
 		{`{"name":"n","cniVersion":"one"}`, `cniVersion = "one": invalid version`},
 		{`{"name":"n","cniVersions":["1.0.0","x"]}`, `1:36: cniVersions[1] = "x": want a version`},
-		{`{"name":"n","cniVersions":["9.0.0"],"plugins":[{"type":"x"}]}`, `cniVersions = ["9.0.0"]: none is known here`},
+		{`{"name":"n","cniVersions":["9.0.0"],"plugins":[{"type":"x"}]}`, `cniVersions = ["9.0.0"]: none of them is supported`},
 		{`{"name":"n","disableCheck":7}`, "disableCheck = 7: want a boolean"},
 		{`{"name":"n","plugins":{}}`, "1:23: plugins = {}: want a list"},
 		{`{"name":"n","plugins":[]}`, "plugins = []: no plugins in list"},

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/cni/rawjson"
 	"github.com/fairlead/fairlead/cni/wire"
 )
 
@@ -110,26 +111,41 @@ func (c *call) check(v verb) error {
 		return err
 	}
 	if c.command == "GC" {
-		if err := checkValidAttachments(c.args.StdinData); err != nil {
+		if err := c.readValidAttachments(); err != nil {
 			return err
 		}
 	}
 	return checkNetns(&c.args, v, c.plugin.AnyNetns)
 }
 
-// checkValidAttachments rejects a list that GC cannot read, because GC deletes what the list lacks. null is an empty list,
-// which libcni sends if there are no attachments.
-func checkValidAttachments(conf []byte) error {
-	const key = "cni.dev/valid-attachments"
-	var c struct {
-		Valid []cni.Attachment `json:"cni.dev/valid-attachments"`
-	}
-	if err := cni.Decode(conf, &c); err != nil {
+// validKey is the key with the attachments that GC keeps. An early text of the specification had another name for it.
+const (
+	validKey      = "cni.dev/valid-attachments"
+	earlyValidKey = "cni.dev/attachments"
+)
+
+// readValidAttachments rejects a list that GC cannot read, because GC deletes what the list lacks. null is an empty
+// list, which libcni sends if there are no attachments.
+func (c *call) readValidAttachments() error {
+	conf, err := rawjson.ParseObject(c.args.StdinData)
+	if err != nil {
 		return err
 	}
-	for i, a := range c.Valid {
+	if early, ok := conf.Get(earlyValidKey); ok {
+		if _, ok := conf.Get(validKey); !ok {
+			conf.Set(validKey, early)
+			c.args.StdinData = conf.Bytes()
+		}
+	}
+	var list struct {
+		Valid []cni.Attachment `json:"cni.dev/valid-attachments"`
+	}
+	if err := cni.Decode(c.args.StdinData, &list); err != nil {
+		return err
+	}
+	for i, a := range list.Valid {
 		if a.ContainerID == "" || a.IfName == "" {
-			return cni.Invalid(conf, fmt.Sprintf("%s[%d]", key, i), "want an object with containerID and ifname")
+			return cni.Invalid(c.args.StdinData, fmt.Sprintf("%s[%d]", validKey, i), "want an object with containerID and ifname")
 		}
 	}
 	return nil

@@ -217,3 +217,36 @@ func TestUndeliverable(t *testing.T) {
 		}
 	}
 }
+
+// TestGCWithTheEarlyKey passes on the list of a runtime that follows an early text of the specification. Without it, GC
+// would delete every attachment.
+func TestGCWithTheEarlyKey(t *testing.T) {
+	t.Parallel()
+	const early = `{"cniVersion":"1.1.0","name":"net","cni.dev/attachments":[{"containerID":"c1","ifname":"eth0"}]`
+	for conf, want := range map[string]string{
+		early + `}`: "c1",
+		early + `,"cni.dev/valid-attachments":[{"containerID":"c2","ifname":"eth0"}]}`: "c2",
+		`{"cniVersion":"1.1.0","name":"net","cni.dev/attachments":null}`:               "",
+	} {
+		c := &calls{}
+		if code, stdout, _ := run(c.plugin(), conf, "CNI_COMMAND=GC"); code != 0 {
+			t.Errorf("%s: %s", conf, stdout)
+			continue
+		}
+		var got cni.PluginConf
+		if err := json.Unmarshal(c.args.StdinData, &got); err != nil {
+			t.Fatal(err)
+		}
+		id := ""
+		for _, a := range got.ValidAttachments {
+			id += a.ContainerID
+		}
+		if id != want {
+			t.Errorf("%s: valid attachments %v, want %q", conf, got.ValidAttachments, want)
+		}
+	}
+	c := &calls{}
+	if code, stdout, _ := run(c.plugin(), `{"cniVersion":"1.1.0","name":"net","cni.dev/attachments":[{"ifname":"eth0"}]}`, "CNI_COMMAND=GC"); code == 0 {
+		t.Errorf("an invalid list is accepted: %s", stdout)
+	}
+}

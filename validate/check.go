@@ -37,7 +37,7 @@ func (c *checker) whole() (dropIns []string) {
 		return nil
 	}
 	if ext := filepath.Ext(c.File); ext != ".conflist" && slices.Contains(netconf.Extensions(), ext) {
-		c.problem("plugins", "runtimes read no list from a file with the extension "+ext+": rename it to .conflist")
+		c.problem("plugins", "runtimes do not read lists from "+ext+" files: rename it to .conflist")
 	}
 	c.collect("", c.data, func(data []byte) error {
 		_, err := libcni.ConfListFromBytes(data)

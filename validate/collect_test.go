@@ -43,8 +43,8 @@ func TestListInOtherFile(t *testing.T) {
 		conf, want string
 	}{
 		"a.conflist": {`{"cniVersion":"1.0.0","name":"n",` + inside, ""},
-		"a.conf":     {`{"cniVersion":"1.0.0","name":"n",` + inside, "runtimes read no list from a file with the extension .conf: rename it to .conflist"},
-		"a.json":     {`{"cniVersion":"1.0.0","name":"n",` + inside, "runtimes read no list from a file with the extension .json: rename it to .conflist"},
+		"a.conf":     {`{"cniVersion":"1.0.0","name":"n",` + inside, "runtimes do not read lists from .conf files: rename it to .conflist"},
+		"a.json":     {`{"cniVersion":"1.0.0","name":"n",` + inside, "runtimes do not read lists from .json files: rename it to .conflist"},
 		"b.conf":     {`{"cniVersion":"1.0.0","name":"n","type":"fairlead-chain",` + inside, ""},
 	} {
 		path := filepath.Join(dir, file)

@@ -44,7 +44,7 @@ func known(version string) (string, error) {
 		return "0.1.0", nil
 	}
 	if !cni.Known(version) {
-		return "", fmt.Errorf("unknown version %q of the specification: known are %q", version, cni.Versions())
+		return "", fmt.Errorf("version %q of the specification is not supported: want one of %q", version, cni.Versions())
 	}
 	return version, nil
 }

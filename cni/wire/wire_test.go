@@ -135,7 +135,7 @@ func TestDecodeErrors(t *testing.T) {
 		{``, "empty: want a JSON object"},
 		{`[]`, "1:1: want an object"},
 		{`{"ips":`, "the text ends too early"},
-		{`{"cniVersion":"2.0.0"}`, `unknown version "2.0.0"`},
+		{`{"cniVersion":"2.0.0"}`, `version "2.0.0" of the specification is not supported`},
 		{`{"cniVersion":1}`, "cniVersion = 1: want a string"},
 		{`{"ips":{}}`, "1:8: ips = {}: want a list of objects"},
 		{`{"ips":[1]}`, "1:9: ips[0] = 1: want an object"},

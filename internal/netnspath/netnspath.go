@@ -2,6 +2,7 @@
 package netnspath
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,11 +27,12 @@ func Resolve(name string) (string, error) {
 	return filepath.Abs(name)
 }
 
-// Exists reports whether a path leads to a network namespace.
+// Exists reports whether a path leads to a network namespace. A file that this process cannot open counts as one, for
+// example if too many files are open: callers remove attachments whose namespace does not exist.
 func Exists(path string) bool {
 	ns, err := netns.Open(path)
 	if err != nil {
-		return false
+		return !errors.Is(err, os.ErrNotExist)
 	}
 	ns.Close()
 	return true

@@ -40,3 +40,19 @@ func TestResolve(t *testing.T) {
 		}
 	}
 }
+
+// TestExistsWithoutFreeFiles checks that a namespace counts as existing if this process cannot open it.
+func TestExistsWithoutFreeFiles(t *testing.T) {
+	const own = "/proc/self/ns/net"
+	if !Exists(own) || Exists("/nowhere") || Exists("/dev/null") || Exists("") {
+		t.Error("the own namespace is one, /nowhere and /dev/null are none")
+	}
+	var files syscall.Rlimit
+	must(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files))
+	must(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 3, Max: files.Max}))
+	exists := Exists(own)
+	must(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &files))
+	if !exists {
+		t.Error("without a free file descriptor, the own namespace counts as gone")
+	}
+}

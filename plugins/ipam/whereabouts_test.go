@@ -115,20 +115,22 @@ func TestWhereaboutsErrors(t *testing.T) {
 	t.Parallel()
 	m := newMember(t, "a")
 	for keys, want := range map[string]string{
-		`"gateway": "10.0.0.1"`:                                                `ipam.range: missing`,
-		`"range": "10.0.0.0"`:                                                  `ipam.range = "10.0.0.0": want a range like`,
-		`"range": "10.0.0.9-10.1/24"`:                                          `want a range like`,
-		`"range": "10.2.0.1-10.1.0.3/24"`:                                      `want a range like`,
-		`"range": "10.0.0.0/24", "range_start": "10.1.0.1"`:                    `ipam.range_start = "10.1.0.1": `,
-		`"range": "10.0.0.0/24", "range_end": "10.1.0.1"`:                      `ipam.range_end = "10.1.0.1": `,
-		`"range": "10.0.0.0/31"`:                                               `too small`,
-		`"range": "10.0.0.0/24", "exclude": ["x"]`:                             `ipam.exclude[0] = "x": `,
-		`"range": "10.0.0.0/24", "exclude": ["10.0.0.0/16"]`:                   `the exclusions cover the whole range`,
-		`"ipRanges": [{"range": "10.0.0.0/24"}, {"range": "y"}]`:               `ipam.ipRanges[1].range = "y": `,
-		`"range": "10.0.0.0/24", "network_name": "a/b"`:                        `ipam.network_name = "a/b": `,
-		`"range": "10.0.0.0/24", "addresses": [{"gateway": "10.0.0.1"}]`:       `ipam.addresses[0].address`,
-		`"range": "10.0.0.0/24", "configuration_path": "/nowhere/whereabouts"`: `ipam.configuration_path = "/nowhere/whereabouts": `,
-		`"range": "10.0.0.0/24", "routes": [{"gw": "10.0.0.1"}]`:               `ipam.routes[0].dst`,
+		`"gateway": "10.0.0.1"`:                                                      `ipam.range: missing`,
+		`"range": "10.0.0.0"`:                                                        `ipam.range = "10.0.0.0": want a range like`,
+		`"range": "10.0.0.9-10.1/24"`:                                                `want a range like`,
+		`"range": "10.2.0.1-10.1.0.3/24"`:                                            `want a range like`,
+		`"range": "10.0.0.0/24", "range_start": "10.1.0.1"`:                          `ipam.range_start = "10.1.0.1": `,
+		`"range": "10.0.0.0/24", "range_end": "10.1.0.1"`:                            `ipam.range_end = "10.1.0.1": `,
+		`"range": "10.0.0.9-10.0.0.3/24"`:                                            `ipam.range = "10.0.0.9-10.0.0.3/24": the range starts after its end`,
+		`"range": "10.0.0.0/24", "range_start": "10.0.0.9", "range_end": "10.0.0.3"`: `ipam.range_start = "10.0.0.9": the range starts after its end`,
+		`"range": "10.0.0.0/31"`:                                                     `too small`,
+		`"range": "10.0.0.0/24", "exclude": ["x"]`:                                   `ipam.exclude[0] = "x": `,
+		`"range": "10.0.0.0/24", "exclude": ["10.0.0.0/16"]`:                         `the exclusions cover the whole range`,
+		`"ipRanges": [{"range": "10.0.0.0/24"}, {"range": "y"}]`:                     `ipam.ipRanges[1].range = "y": `,
+		`"range": "10.0.0.0/24", "network_name": "a/b"`:                              `ipam.network_name = "a/b": `,
+		`"range": "10.0.0.0/24", "addresses": [{"gateway": "10.0.0.1"}]`:             `ipam.addresses[0].address`,
+		`"range": "10.0.0.0/24", "configuration_path": "/nowhere/whereabouts"`:       `ipam.configuration_path = "/nowhere/whereabouts": `,
+		`"range": "10.0.0.0/24", "routes": [{"gw": "10.0.0.1"}]`:                     `ipam.routes[0].dst`,
 	} {
 		code, out := m.plugin("whereabouts", call{verb: "ADD", id: "c", conf: whereaboutsOf(keys)})
 		if code == 0 {
@@ -146,6 +148,49 @@ func TestWhereaboutsErrors(t *testing.T) {
 		}
 		if have, msg := message(t, out); have != map[string]uint{"ADD": 11, "STATUS": 50}[verb] || !strings.Contains(msg, "the agent does not answer at") {
 			t.Errorf("%s: %d, %s", verb, have, msg)
+		}
+	}
+}
+
+// Ranges of one subnet are allocated together, also if another range is between them.
+func TestWhereaboutsSubnetTwice(t *testing.T) {
+	t.Parallel()
+	m := newMember(t, "a")
+	m.start(emptyStore(t))
+	c := call{verb: "ADD", id: "c", conf: whereaboutsOf(`"enable_overlapping_ranges": false, "ipRanges": [{"range": "192.168.2.8-192.168.2.8/24"},
+		{"range": "fd00:7::/126"}, {"range": "192.168.2.9-192.168.2.9/24"}]`)}
+	code, out := m.plugin("whereabouts", c)
+	if code != 0 {
+		t.Fatal(out)
+	}
+	if got := ipsOf(t, out); !slices.EqualFunc(got, []string{"192.168.2.8/24", "192.168.2.9/24", "fd00:7::"}, strings.HasPrefix) {
+		t.Errorf("got %v", got)
+	}
+}
+
+// The network address and IPv4's broadcast address are never allocated, also if a range includes them.
+func TestWhereaboutsBounds(t *testing.T) {
+	t.Parallel()
+	m := newMember(t, "a")
+	m.start(emptyStore(t))
+	for i, keys := range []string{
+		`"range": "10.0.1.0/30", "range_start": "10.0.1.0", "range_end": "10.0.1.3"`,
+		`"range": "10.0.2.0-10.0.2.3/30"`,
+		`"ipRanges": [{"range": "10.0.3.0/30", "range_start": "10.0.3.0", "range_end": "10.0.3.3"}]`,
+	} {
+		var got []string
+		for n := range 3 {
+			code, out := m.plugin("whereabouts", call{verb: "ADD", id: fmt.Sprintf("c%d-%d", i, n), conf: whereaboutsOf(keys)})
+			if code == 0 {
+				got = append(got, strings.TrimSpace(ipsOf(t, out)[0]))
+			} else if n < 2 {
+				t.Errorf("%s: %s", keys, out)
+			}
+		}
+		slices.Sort(got)
+		net := fmt.Sprintf("10.0.%d.", i+1)
+		if want := []string{net + "1/30", net + "2/30"}; !slices.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", keys, got, want)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/fairlead/fairlead/agent/address/local"
@@ -211,10 +212,11 @@ func whereaboutsNetworks(data []byte, c *whereaboutsConf) (out []whereaboutsNetw
 			cidr := g.subnets[0].CIDR
 			name += "-" + strings.ReplaceAll(cidr.Addr().String(), ":", ".") + fmt.Sprintf("-%d", cidr.Bits())
 		}
-		if n := len(out); n == 0 || out[n-1].name != name {
-			out = append(out, whereaboutsNetwork{name: name})
+		at := slices.IndexFunc(out, func(n whereaboutsNetwork) bool { return n.name == name })
+		if at < 0 {
+			at, out = len(out), append(out, whereaboutsNetwork{name: name})
 		}
-		n := &out[len(out)-1]
+		n := &out[at]
 		n.groups, n.wants = append(n.groups, g), append(n.wants, want)
 	}
 	return out, nil
@@ -233,11 +235,21 @@ func (r whereaboutsRange) group(data []byte, key string, gateway netip.Addr) (*g
 	if r.RangeEnd.IsValid() {
 		x.End = r.RangeEnd.Unmap()
 	}
+	// Like whereabouts, never allocate the network address or IPv4's broadcast address.
+	if x.Start == prefix.Addr() {
+		x.Start = netip.Addr{}
+	}
+	if x.End.Is4() && x.End == ipam.LastOf(prefix) {
+		x.End = netip.Addr{}
+	}
 	x, err = x.Complete()
 	if e, ok := errors.AsType[*ipam.FieldError](err); ok {
-		field := map[string]string{"rangeStart": "range_start", "rangeEnd": "range_end"}[e.Field]
-		if field == "" {
-			field = "range"
+		field := "range"
+		switch {
+		case e.Field == "rangeStart" && r.RangeStart.IsValid():
+			field = "range_start"
+		case e.Field == "rangeEnd" && r.RangeEnd.IsValid():
+			field = "range_end"
 		}
 		return nil, local.Want{}, cni.Invalid(data, key+"."+field, e.Problem)
 	}

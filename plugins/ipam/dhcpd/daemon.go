@@ -143,7 +143,7 @@ func (l *lease) exists() error {
 	case errors.Is(err, errGone):
 		return err
 	default:
-		l.d.log("%s: cannot look at the interface: %v", l, err)
+		l.d.log("%s: cannot read the interface: %v", l, err)
 	}
 	return nil
 }

@@ -177,9 +177,31 @@ func (x *exchange4) listen(ctx context.Context, until time.Time, accept func(*dh
 		if err != nil {
 			continue
 		}
-		m, err := dhcpv4.FromBytes(payload)
+		m, err := parse4(payload)
 		if err == nil && m.OpCode == dhcpv4.OpcodeBootReply && m.TransactionID == x.xid && slices.Equal(m.ClientHWAddr, x.l.mac) && accept(m) {
 			return m, server, nil
 		}
 	}
+}
+
+// parse4 parses a message. A server may put options into the fields for a file and a server's name: RFC 2132, section
+// 9.3.
+func parse4(b []byte) (*dhcpv4.DHCPv4, error) {
+	m, err := dhcpv4.FromBytes(b)
+	if err != nil {
+		return nil, err
+	}
+	const overload, inFile, inName = uint8(52), 1, 2
+	var where byte
+	if v := m.Options[overload]; len(v) == 1 {
+		where = v[0]
+	}
+	delete(m.Options, overload)
+	if where&inFile != 0 {
+		m.BootFileName, err = "", m.Options.FromBytes(b[108:236])
+	}
+	if where&inName != 0 && err == nil {
+		m.ServerHostName, err = "", m.Options.FromBytes(b[44:108])
+	}
+	return m, err
 }

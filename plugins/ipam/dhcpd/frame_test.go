@@ -3,10 +3,13 @@ package dhcpd
 import (
 	"bytes"
 	"encoding/hex"
+	"fmt"
 	"net"
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
 )
 
 // answer returns a server's frame to a client: the output of frame with the ports exchanged.
@@ -69,4 +72,60 @@ func FuzzDatagram(f *testing.F) {
 			t.Errorf("%d bytes from %v of a frame of %d", len(p), from, len(b))
 		}
 	})
+}
+
+// TestServerWithoutID checks where a renewal is sent if the server's acknowledgement lacks its ID.
+func TestServerWithoutID(t *testing.T) {
+	t.Parallel()
+	p := &v4{Server: here(1).mac}
+	ack := &dhcpv4.DHCPv4{Options: dhcpv4.Options{}}
+	if got := p.server(ack); got.ip != broadcast().ip || !bytes.Equal(got.mac, broadcast().mac) {
+		t.Errorf("without an ID: %v", got)
+	}
+	ack.UpdateOption(dhcpv4.OptServerIdentifier(net.IPv4(10, 0, 0, 1)))
+	if got := p.server(ack); got.ip != here(1).ip || !bytes.Equal(got.mac, here(1).mac) {
+		t.Errorf("with an ID: %v", got)
+	}
+}
+
+// TestOptionOverload reads options in the fields for a file and a server's name.
+func TestOptionOverload(t *testing.T) {
+	t.Parallel()
+	message := func(where ...byte) []byte {
+		m := &dhcpv4.DHCPv4{OpCode: dhcpv4.OpcodeBootReply, HWType: 1, ClientHWAddr: here(9).mac, Options: dhcpv4.Options{53: {5}, 6: {10, 0, 0, 8}}}
+		if where != nil {
+			m.Options[52] = where
+		}
+		b := m.ToBytes()
+		copy(b[44:], []byte{1, 4, 255, 255, 255, 0, 255})
+		copy(b[108:], []byte{3, 4, 10, 0, 0, 1, 6, 4, 10, 0, 0, 9, 255})
+		return b
+	}
+	for _, c := range []struct {
+		where []byte
+		want  string
+	}{
+		{nil, "<nil> [] [10.0.0.8]"},
+		{[]byte{1}, "<nil> [10.0.0.1] [10.0.0.8 10.0.0.9]"},
+		{[]byte{2}, "ffffff00 [] [10.0.0.8]"},
+		{[]byte{3}, "ffffff00 [10.0.0.1] [10.0.0.8 10.0.0.9]"},
+		{[]byte{3, 3}, "<nil> [] [10.0.0.8]"},
+	} {
+		m, err := parse4(message(c.where...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored, err := dhcpv4.FromBytes(m.ToBytes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(stored.SubnetMask(), stored.Router(), stored.DNS()); got != c.want {
+			t.Errorf("overload %v: %s, want %s", c.where, got, c.want)
+		}
+	}
+	torn := message(2)
+	copy(torn[44:], bytes.Repeat([]byte{1, 200}, 32))
+	if m, err := parse4(torn); err == nil {
+		t.Errorf("torn options: %v", m)
+	}
 }

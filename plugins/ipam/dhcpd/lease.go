@@ -93,7 +93,7 @@ func (l *lease) acquire(ctx context.Context) error {
 	errs := make(chan error, len(l.protocols))
 	for _, p := range l.protocols {
 		go func() {
-			err := p.acquire(each, link)
+			err := l.contain(p, func() error { return p.acquire(each, link) })
 			if err != nil {
 				cancelEach(err)
 			}
@@ -132,7 +132,7 @@ func (l *lease) complete() error {
 	}
 	l.result = all.result()
 	if len(l.result.IPs) == 0 {
-		return errors.New("got no address: the routers advertise no prefix for autoconfiguration")
+		return errors.New("no address: the routers advertise no /64 prefix for autoconfiguration")
 	}
 	for _, rt := range l.conf.Routes {
 		if rt.GW.IsValid() && !reachable(l.result, rt.GW) {
@@ -160,7 +160,7 @@ func (l *lease) releaseAll(link *link) error {
 	var errs []error
 	for _, p := range l.protocols {
 		ctx, cancel := context.WithTimeout(context.Background(), l.d.o.Timeout)
-		errs = append(errs, p.release(ctx, link))
+		errs = append(errs, l.contain(p, func() error { return p.release(ctx, link) }))
 		cancel()
 	}
 	return errors.Join(errs...)

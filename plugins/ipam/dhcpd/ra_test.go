@@ -160,3 +160,20 @@ func TestOddLifetimes(t *testing.T) {
 		t.Errorf("a default route by an option: %+v, term %+v", p.Items, p.Term)
 	}
 }
+
+// TestSolicitsAgainAfterSilence checks that routers that do not answer once are asked again soon, also if what they
+// advertised before does not end.
+func TestSolicitsAgainAfterSilence(t *testing.T) {
+	t.Parallel()
+	for _, lifetime := range []uint32{infinite, 30 * 24 * 3600} {
+		p := &routers{client: client{conf: &addr.DHCPConf{}, mu: new(sync.Mutex)}}
+		a := &advertisement{prefixes: []prefixInfo{{netip.MustParsePrefix("fd00:7::/64"), true, true, lifetime, lifetime}}}
+		if !p.process(0, a, netip.MustParseAddr("fe80::1"), &link{mac: net.HardwareAddr{2, 0, 0, 0, 0, 1}}) {
+			t.Fatal("the advertisement is not usable")
+		}
+		due := p.Term.next(0, false)
+		if again := p.Term.next(due, true); due > askAgain || again > due+askAgain {
+			t.Errorf("lifetime %d: solicits after %v, and without an answer after %v more", lifetime, due, again-due)
+		}
+	}
+}

@@ -226,3 +226,30 @@ func write(t *testing.T, s *store, v *saved) {
 		t.Fatal(err)
 	}
 }
+
+// panickingADD is a protocol whose messages make it panic.
+type panickingADD struct{ protocol }
+
+func (panickingADD) label() string                        { return "test" }
+func (panickingADD) acquire(context.Context, *link) error { panic("acquire") }
+func (panickingADD) release(context.Context, *link) error { panic("release") }
+
+// TestPanicInADD checks that a panic in one ADD does not end the daemon, which maintains the leases of all others.
+func TestPanicInADD(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	n := dhcptest.New(t, "br0", "10.0.0.1/24")
+	r := request("one", kerneltest.Netns(t), "")
+	n.Join(r.Netns, "eth0")
+	d := start(t, Options{})
+	defer d.Close()
+	l, err := d.newLease(saved{Network: "net", ContainerID: r.ContainerID, IfName: r.IfName, Netns: r.Netns, Stdin: r.Stdin})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.stop()
+	l.protocols = []protocol{panickingADD{}}
+	if err := l.acquire(context.Background()); !errorHas(err, "panic: acquire") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -126,7 +126,7 @@ func (p *routers) process(now time.Duration, a *advertisement, from netip.Addr, 
 	for _, i := range p.Items {
 		first = min(first, i.Expire)
 	}
-	p.Term = term{Expire: first, Rebind: forever, Renew: now + askAgain}
+	p.Term = term{Expire: first, Rebind: forever, Renew: now + askAgain, Pause: askAgain}
 	if first != forever {
 		p.Term.Rebind = now + (first-now)/10*9 // a lifetime in nanoseconds has few bits to spare
 		p.Term.Renew = min(p.Term.Renew, now+(first-now)/2)

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
+
+	addr "github.com/fairlead/fairlead/plugins/ipam"
 )
 
 func TestRoutes4(t *testing.T) {
@@ -57,4 +59,30 @@ func FuzzRoutes4(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestOddMasks checks the prefix length for values that are no mask: the address's class decides, as without a mask.
+func TestOddMasks(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		mask []byte
+		want string
+	}{
+		{[]byte{255, 255, 255, 0}, "10.0.0.5/24"},
+		{[]byte{255, 255, 255, 255}, "10.0.0.5/32"},
+		{nil, "10.0.0.5/8"},
+		{[]byte{255, 0, 255, 0}, "10.0.0.5/8"},
+		{[]byte{0, 255, 255, 255}, "10.0.0.5/8"},
+		{[]byte{0, 0, 0, 0}, "10.0.0.5/8"},
+		{[]byte{255, 255}, "10.0.0.5/8"},
+	} {
+		m := &dhcpv4.DHCPv4{YourIPAddr: net.IPv4(10, 0, 0, 5), Options: dhcpv4.Options{}}
+		if c.mask != nil {
+			m.Options[uint8(dhcpv4.OptionSubnetMask.Code())] = c.mask
+		}
+		p := &v4{client: client{conf: &addr.DHCPConf{}}, ACK: m.ToBytes()}
+		if got := p.held().IPs[0].Address.String(); got != c.want {
+			t.Errorf("mask %v: %s, want %s", c.mask, got, c.want)
+		}
+	}
 }

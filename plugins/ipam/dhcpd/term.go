@@ -13,7 +13,8 @@ import (
 // suspension, so changes of the clock do not affect them.
 type term struct {
 	Renew, Rebind, Expire time.Duration
-	Refused               string // the server's message when it took the address back, or ""
+	Pause                 time.Duration // longest pause after a failed attempt; 0: no limit
+	Refused               string        // the server's message when it took the address back, or ""
 }
 
 // forever is the expiry of an infinite lease.
@@ -83,7 +84,11 @@ func (t *term) next(now time.Duration, tried bool) time.Duration {
 		return now
 	}
 	least := min(time.Minute, max(time.Second, (t.Expire-t.Renew)/20))
-	return min(end, now+max(least, (end-now)/2))
+	pause := max(least, (end-now)/2)
+	if t.Pause > 0 {
+		pause = min(pause, t.Pause)
+	}
+	return min(end, now+pause)
 }
 
 // backoff computes the pauses between unanswered messages. Each is twice the last, up to a maximum, with 10% jitter, so

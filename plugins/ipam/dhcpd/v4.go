@@ -71,7 +71,7 @@ func (p *v4) renew(ctx context.Context, l *link, rebind bool) error {
 	defer x.socket.Close()
 	last := p.reply()
 	own := endpoint{ip: yourAddr(last)}
-	to := endpoint{p.Server, serverOf(last)}
+	to := p.server(last)
 	if rebind {
 		to = broadcast()
 	}
@@ -91,7 +91,15 @@ func (p *v4) release(_ context.Context, l *link) error {
 	defer x.socket.Close()
 	own := endpoint{l.mac, yourAddr(last)}
 	m := x.message(dhcpv4.MessageTypeRelease, own.ip, dhcpv4.OptServerIdentifier(last.ServerIdentifier()))
-	return x.socket.SendFrame(frame(own, endpoint{p.Server, serverOf(last)}, m.ToBytes()))
+	return x.socket.SendFrame(frame(own, p.server(last), m.ToBytes()))
+}
+
+// server returns the server that sent an acknowledgement. One that did not name itself is reached by broadcast.
+func (p *v4) server(ack *dhcpv4.DHCPv4) endpoint {
+	if a := serverOf(ack); a.IsValid() {
+		return endpoint{p.Server, a}
+	}
+	return broadcast()
 }
 
 func yourAddr(m *dhcpv4.DHCPv4) netip.Addr {
@@ -125,11 +133,10 @@ func (p *v4) held() netConfig {
 	if m == nil {
 		return netConfig{}
 	}
-	mask := m.SubnetMask()
-	if mask == nil {
-		mask = m.YourIPAddr.DefaultMask()
+	bits, _ := m.SubnetMask().Size()
+	if bits == 0 { // no mask, or not ones before zeros
+		bits, _ = m.YourIPAddr.DefaultMask().Size()
 	}
-	bits, _ := mask.Size()
 	g := netConfig{Routes: routes4(m, p.conf.Priority)}
 	ip := cni.IP{Address: netip.PrefixFrom(yourAddr(m), bits)}
 	for _, rt := range slices.Backward(g.Routes) {
