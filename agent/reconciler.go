@@ -37,6 +37,7 @@ type kernelReconciler struct {
 
 	prefer   []netip.Addr // addresses of the underlay, if it is not configured
 	link     string       // the underlay; "": unknown
+	index    int          // of the link
 	mtuIndex mtuIndex     // nil: list the links first
 	uplinks  []string     // known if mtuIndex is
 }
@@ -87,8 +88,8 @@ func (k *kernelReconciler) needsResync(h kernelEvents) (yes bool) {
 }
 
 // isUnderlay reports whether a changed link is, or may become, the underlay. If so, host finds the underlay again.
-func (k *kernelReconciler) isUnderlay(link string) bool {
-	if k.link != "" && k.link != link {
+func (k *kernelReconciler) isUnderlay(link string, index int) bool {
+	if k.link != "" && k.link != link && k.index != index {
 		return false
 	}
 	k.link = ""
@@ -151,7 +152,7 @@ func (k *kernelReconciler) host(prefer []netip.Addr) (desired.Host, error) {
 	if err != nil {
 		return desired.Host{}, fmt.Errorf("link %s: %w", name, err)
 	}
-	k.link = name
+	k.link, k.index = name, l.Index
 	return h, nil
 }
 

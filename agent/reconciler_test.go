@@ -4,8 +4,10 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fairlead/fairlead/agent/config"
+	"github.com/fairlead/fairlead/agent/desired"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
@@ -69,5 +71,59 @@ func TestChooseAddresses(t *testing.T) {
 		if strings.Join(got, " ") != c.want || (err != nil) != (c.problem != "") || err != nil && !strings.Contains(err.Error(), c.problem) {
 			t.Errorf("of %q with %q: %q, %v; want %q, %q", c.have, c.asked, got, err, c.want, c.problem)
 		}
+	}
+}
+
+// TestUnderlayEvents checks that a change of the underlay is noticed whatever the event names: events about IPv6 addresses
+// have no name of the link, a label of an IPv4 address may differ from it, and a renamed link has another one.
+func TestUnderlayEvents(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	ip := func(args string) { kerneltest.Run(t, append([]string{"ip"}, strings.Fields(args)...)...) }
+	for _, args := range []string{
+		"link add eth0 type veth peer name eth1", "link set eth0 up", "addr add 192.0.2.1/24 dev eth0", "addr add 2001:db8::1/64 dev eth0 nodad",
+		"link set eth1 up", "route add default via 192.0.2.254",
+	} {
+		ip(args)
+	}
+	k, err := newKernelReconciler(&config.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.close()
+	go func() { _ = k.run(t.Context()) }()
+	k.reconcile(&desired.State{}, true)
+	noticed := func(args string, within time.Duration) bool {
+		if _, err := k.host(nil); err != nil {
+			t.Fatal(err)
+		}
+		ip(args)
+		for end := time.After(within); ; {
+			select {
+			case h := <-k.events():
+				if k.needsResync(h) {
+					k.reconcile(&desired.State{}, true)
+					return true
+				}
+			case <-end:
+				return false
+			}
+		}
+	}
+	noticed("link set lo up", time.Second) // drains the events of the setup
+	for _, args := range []string{
+		"addr add 2001:db8::9/64 dev eth0 nodad", "addr del 2001:db8::1/64 dev eth0", "addr add 192.0.2.9/24 dev eth0 label eth0:vip",
+		"link set eth0 name uplink",
+	} {
+		if !noticed(args, kerneltest.Slow(5*time.Second)) {
+			t.Errorf("ip %s: not noticed", args)
+		}
+		time.Sleep(100 * time.Millisecond)
+		for len(k.events()) > 0 {
+			<-k.events()
+		}
+	}
+	if noticed("addr add 2001:db8:1::1/64 dev eth1 nodad", time.Second) {
+		t.Error("an address of another link: noticed")
 	}
 }

@@ -14,8 +14,9 @@ import (
 // NeedsResync reports whether an event contradicts what the reconciler remembers: something else removed, changed or
 // added an object of the owner. The next Reconcile then lists the kernel.
 //
-// watch names further links that matter: the underlay.
-func (r *Reconciler) NeedsResync(ev Event, watch func(link string) bool) bool {
+// watch reports whether a further link matters, by its name and index: the underlay. The name is "" if the event lacks it,
+// as every event about an IPv6 address does.
+func (r *Reconciler) NeedsResync(ev Event, watch func(link string, index int) bool) bool {
 	if ev.missed {
 		r.Invalidate()
 		return true
@@ -46,11 +47,11 @@ func (r *Reconciler) NeedsResync(ev Event, watch func(link string) bool) bool {
 	return bad
 }
 
-func (r *Reconciler) linkEvent(ev Event, watch func(string) bool) bool {
+func (r *Reconciler) linkEvent(ev Event, watch func(string, int) bool) bool {
 	l := kernel.ParseLink(ev.body)
 	own, is := r.links[l.Name]
 	if !is && !strings.HasPrefix(l.Alias, r.owner.Alias) {
-		return watch != nil && watch(l.Name)
+		return watch != nil && watch(l.Name, l.Index)
 	}
 	if ev.typ == unix.RTM_DELLINK {
 		return is && own.Index == l.Index
@@ -95,14 +96,14 @@ func (r *Reconciler) neighEvent(ev Event) bool {
 	return !wanted || have != mac
 }
 
-func (r *Reconciler) addrEvent(ev Event, watch func(string) bool) bool {
+func (r *Reconciler) addrEvent(ev Event, watch func(string, int) bool) bool {
 	if len(ev.body) < unix.SizeofIfAddrmsg || ev.body[3] == unix.RT_SCOPE_LINK {
 		return false
 	}
 	index := int(netlink.Uint32(ev.body[4:]))
 	if !r.hasLink(index) {
 		name := netlink.Text(netlink.Attr(ev.body[unix.SizeofIfAddrmsg:], unix.IFA_LABEL))
-		return watch != nil && watch(name)
+		return watch != nil && watch(name, index)
 	}
 	return r.addrs[addrKey{index, netip.PrefixFrom(netlink.LocalAddr(ev.body), int(ev.body[1]))}] == (ev.typ == unix.RTM_DELADDR)
 }

@@ -249,7 +249,7 @@ func TestNeedsResync(t *testing.T) {
 		ends := map[string]bool{fmt.Sprintf("0a63%02x00", marks): false, fmt.Sprintf("%x", table): false}
 		bad := false
 		await(t, events, "the test's own changes", func(ev reconcile.Event) bool {
-			if r.NeedsResync(ev, func(link string) bool { return link == "eth0" }) {
+			if r.NeedsResync(ev, func(link string, _ int) bool { return link == "eth0" }) {
 				bad, last = true, ev.Describe()
 			}
 			all := true
