@@ -92,10 +92,18 @@ func (l *FlannelLease) Value() ([]byte, error) {
 	if l.MAC != "" || l.PublicKey != "" || l.VNI != 0 && l.MAC6 == "" {
 		d.BackendData = &leaseOfTunnel{l.VNI, l.MAC, l.PublicKey}
 	}
-	if l.MAC6 != "" {
-		d.BackendV6Data = &leaseOfTunnel{VNI: l.VNI, VtepMAC: l.MAC6}
+	if key := l.publicKey6(); l.MAC6 != "" || key != "" {
+		d.BackendV6Data = &leaseOfTunnel{l.VNI, l.MAC6, key}
 	}
 	return json.Marshal(d)
+}
+
+// publicKey6 returns the key in the data for IPv6. With both families, flannel's WireGuard backend uses this one.
+func (l *FlannelLease) publicKey6() string {
+	if l.Type != WireGuard || !l.PublicIPv6.IsValid() {
+		return ""
+	}
+	return l.PublicKey
 }
 
 // ParseFlannelLease parses a lease's key and value.
@@ -142,7 +150,7 @@ func (l *FlannelLease) set(d *leaseDocument) {
 		l.VNI, l.MAC, l.PublicKey = b.VNI, b.VtepMAC, b.PublicKey
 	}
 	if b := d.BackendV6Data; b != nil {
-		l.VNI, l.MAC6 = cmp.Or(l.VNI, b.VNI), b.VtepMAC
+		l.VNI, l.MAC6, l.PublicKey = cmp.Or(l.VNI, b.VNI), b.VtepMAC, cmp.Or(l.PublicKey, b.PublicKey)
 	}
 }
 

@@ -25,6 +25,9 @@ func TestFlannelLease(t *testing.T) {
 		{"flannel/subnets/10.244.57.0-24", `{"PublicIP":"198.18.0.2","PublicIPv6":null,"BackendType":"host-gw"}`, FlannelLease{Subnets: []netip.Prefix{four}, PublicIP: ip, Type: "host-gw"}},
 		{"flannel/subnets/10.244.57.0-24", `{"PublicIP":"198.18.0.2","PublicIPv6":null,"BackendType":"wireguard","BackendData":{"PublicKey":"k"},"Fairlead":"n"}`,
 			FlannelLease{Subnets: []netip.Prefix{four}, PublicIP: ip, Type: "wireguard", PublicKey: "k", FairleadNode: "n"}},
+		{"flannel/subnets/10.244.57.0-24&fd00:244:0:3::-64",
+			`{"PublicIP":"198.18.0.2","PublicIPv6":"2001:db8::2","BackendType":"wireguard","BackendData":{"PublicKey":"k"},"BackendV6Data":{"PublicKey":"k"}}`,
+			FlannelLease{Subnets: []netip.Prefix{four, six}, PublicIP: ip, PublicIPv6: ip6, Type: "wireguard", PublicKey: "k"}},
 	} {
 		got, err := ParseFlannelLease(c.key, []byte(c.value))
 		if err != nil || !reflect.DeepEqual(*got, c.want) {

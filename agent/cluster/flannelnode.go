@@ -45,7 +45,7 @@ func (f *FlannelAnnotations) Of(l *FlannelLease) map[string]any {
 		key     string
 		address string
 		data    string
-	}{{l.PublicIP, l.MAC, l.PublicKey, f.ip, f.data}, {l.PublicIPv6, l.MAC6, "", f.ip6, f.data6}} {
+	}{{l.PublicIP, l.MAC, l.PublicKey, f.ip, f.data}, {l.PublicIPv6, l.MAC6, l.publicKey6(), f.ip6, f.data6}} {
 		if !x.ip.IsValid() {
 			continue
 		}

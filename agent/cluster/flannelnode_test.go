@@ -24,6 +24,9 @@ func flannelNode(prefix string, words ...string) map[string]string {
 var (
 	writtenVXLAN  = []string{"backend-type=vxlan", `backend-data={"VNI":1,"VtepMAC":"de:44:8e:3b:1f:da"}`, `backend-v6-data={"VNI":1,"VtepMAC":"de:44:8e:3b:1f:db"}`, "public-ip=198.18.0.2", "public-ipv6=2001:db8::2"}
 	writtenHostGW = []string{"backend-type=host-gw", "backend-data=null", "public-ip=198.18.0.2"}
+
+	// Flannel's WireGuard backend writes its key for each family, and with both families reads the one for IPv6.
+	writtenWireGuard = []string{"backend-type=wireguard", `backend-data={"PublicKey":"k"}`, `backend-v6-data={"PublicKey":"k"}`, "public-ip=198.18.0.2", "public-ipv6=2001:db8::2"}
 )
 
 func TestFlannelAnnotations(t *testing.T) {
@@ -32,7 +35,7 @@ func TestFlannelAnnotations(t *testing.T) {
 		DefaultFlannelAnnotations: "flannel.alpha.coreos.com/", "example.com/net": "example.com/net-", "example.com/net-": "example.com/net-", "example.com/": "example.com/",
 	} {
 		f := NewFlannelAnnotations(prefix)
-		for _, words := range [][]string{writtenVXLAN, writtenHostGW} {
+		for _, words := range [][]string{writtenVXLAN, writtenHostGW, writtenWireGuard} {
 			have := flannelNode(name, words...)
 			l, err := f.lease(have)
 			if err != nil || !f.Match(l, have) || f.Match(nil, have) {
@@ -44,6 +47,10 @@ func TestFlannelAnnotations(t *testing.T) {
 		}
 	}
 	f, none := NewFlannelAnnotations(DefaultFlannelAnnotations), map[string]string{"kubernetes.io/other": "x"}
+	six := flannelNode("flannel.alpha.coreos.com/", "backend-type=wireguard", `backend-v6-data={"PublicKey":"k"}`, "public-ipv6=2001:db8::2")
+	if n := f.Parse(six); n == nil || n.Flannel.Key != "k" {
+		t.Errorf("a Node with IPv6 only is read as %+v", n)
+	}
 	if n := f.Parse(none); n != nil || !f.Match(nil, none) {
 		t.Errorf("a Node without flannel is read as %+v", n)
 	}
