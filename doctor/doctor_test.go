@@ -47,6 +47,17 @@ func TestHealthy(t *testing.T) {
 	}
 }
 
+// TestAddressOfUnlistedLink checks that an address of a link that the list of links lacks, because it was created in
+// between, is no reason to fail.
+func TestAddressOfUnlistedLink(t *testing.T) {
+	t.Parallel()
+	f, _ := healthy()
+	f.Host.Addrs = append(f.Host.Addrs, kernel.AddrInfo{Index: 99, Prefix: netip.MustParsePrefix("10.1.0.2/32")})
+	if out := Examine(f); len(out) > 0 {
+		t.Errorf("%+v", out)
+	}
+}
+
 // TestFacts covers findings that the broken hosts in cmd/fairlead's tests cannot produce.
 func TestFacts(t *testing.T) {
 	t.Parallel()

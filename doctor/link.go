@@ -80,8 +80,9 @@ func duplicates(f *Facts, a *Attachment) (out []Finding) {
 	}
 	for _, p := range a.Addrs {
 		for _, h := range f.Host.Addrs {
-			if h.Prefix.Addr() == p.Addr() && !a.gateway(p.Addr()) {
-				name := byIndex(f.Host, h.Index).Name
+			l := byIndex(f.Host, h.Index) // nil: the link came or went between the lists
+			if l != nil && h.Prefix.Addr() == p.Addr() && !a.gateway(p.Addr()) {
+				name := l.Name
 				out = append(out, Finding{Name: "address-duplicate", Problem: fmt.Sprintf("the host also has %s, on %s", p.Addr(), name),
 					Effect: "the host treats packets to the container as its own", Fix: fmt.Sprintf("ip addr del %s dev %s", h.Prefix, name)})
 			}
