@@ -38,7 +38,8 @@ const (
 	defaultPort = 179
 )
 
-// Configure returns a node's configuration. Its neighbours are the backend's routers, or else all other nodes.
+// Configure returns a node's configuration. Its neighbours are the backend's routers, or else all other nodes. An address of
+// the node itself is no neighbour: a router of the list may be a node, and an earlier name of this node has its address.
 func Configure(conf cluster.Backend, self *cluster.Node, nodes []*cluster.Node, advertise []netip.Prefix) Config {
 	c := Config{ASN: cmp.Or(conf.ASN, defaultASN), RouterID: routerID(self), Advertise: slices.SortedFunc(slices.Values(advertise), netip.Prefix.Compare)}
 	for _, a := range self.Addresses {
@@ -54,7 +55,9 @@ func Configure(conf cluster.Backend, self *cluster.Node, nodes []*cluster.Node, 
 			c.Neighbours = append(c.Neighbours, Neighbour{Address: a, ASN: c.ASN, Passive: a.Less(local)})
 		}
 	}
-	slices.SortFunc(c.Neighbours, func(a, b Neighbour) int { return a.Address.Compare(b.Address) })
+	c.Neighbours = slices.DeleteFunc(c.Neighbours, func(n Neighbour) bool { return slices.Contains(c.Local, n.Address) })
+	slices.SortStableFunc(c.Neighbours, func(a, b Neighbour) int { return a.Address.Compare(b.Address) })
+	c.Neighbours = slices.CompactFunc(c.Neighbours, func(a, b Neighbour) bool { return a.Address == b.Address })
 	return c
 }
 

@@ -45,6 +45,26 @@ func TestConfigure(t *testing.T) {
 	}
 }
 
+// TestConfigureWithoutItself checks that a node is not its own neighbour, and that an address is a neighbour once: with two
+// AS numbers, each reconciliation would start the session again.
+func TestConfigureWithoutItself(t *testing.T) {
+	t.Parallel()
+	self := &cluster.Node{Name: "new", Addresses: prefixes("192.0.2.1/24")}
+	nodes := []*cluster.Node{self, {Name: "old", Addresses: prefixes("192.0.2.1/24")}, {Name: "b", Addresses: prefixes("192.0.2.2/24")}, {Name: "b2", Addresses: prefixes("192.0.2.2/24")}}
+	router := netip.MustParseAddr("192.0.2.254")
+	for _, c := range []struct {
+		routers []cluster.Peer
+		want    string
+	}{
+		{nil, "[{192.0.2.2 64512 0 false}]"},
+		{[]cluster.Peer{{Address: self.Addresses[0].Addr()}, {Address: router, ASN: 65000}, {Address: router, ASN: 65001}}, "[{192.0.2.254 65000 0 false}]"},
+	} {
+		if got := fmt.Sprint(bgp.Configure(cluster.Backend{BGPPeer: c.routers}, self, nodes, nil).Neighbours); got != c.want {
+			t.Errorf("with the routers %v: neighbours %s, want %s", c.routers, got, c.want)
+		}
+	}
+}
+
 // TestOneSideConnects checks that two nodes agree about their session: each lists the other, and one of them is passive.
 func TestOneSideConnects(t *testing.T) {
 	t.Parallel()
