@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -75,6 +76,10 @@ func (n *Network) Validate() error {
 		within(fmt.Sprintf("backends[%d]", i), b.problems())
 		if n.Isolated && b.Type != VXLAN {
 			bad(fmt.Sprintf("backends[%d].type", i), "is %q: an isolated network can only have %s", b.Type, VXLAN)
+		}
+		if j := slices.IndexFunc(n.Backends[:i], b.contends); j >= 0 {
+			bad(fmt.Sprintf("backends[%d]", i), "needs the same link as backends[%d] with other settings: a node has one link of the type %s%s", j, b.Type,
+				map[string]string{VXLAN: " for a vni, with one port"}[b.Type])
 		}
 	}
 	if n.VNI < 0 || n.VNI > MaxVNI {
@@ -180,7 +185,26 @@ func (b Backend) problems() (list []problem) {
 	if b.Rotate < 0 || b.Rotate > 65535 {
 		bad("rotate", "is %d: want 0 to 65535 hours", b.Rotate)
 	}
+	for i, p := range b.BGPPeer {
+		a := p.Address
+		nowhere := a.Is6() && a.IsLinkLocalUnicast() && a.Zone() == "" // it does not say on which link
+		if !a.IsValid() || a.IsUnspecified() || a.IsMulticast() || a.Is4In6() || nowhere {
+			bad(fmt.Sprintf("bgpPeer[%d].address", i), "is %s: want the address of a router", a)
+		}
+	}
 	return list
+}
+
+// contends reports whether two backends would each set up the same link, but differently: a WireGuard link has the peers
+// of one backend, and a VXLAN link has one port.
+func (b Backend) contends(other Backend) bool {
+	switch {
+	case b.Type != other.Type:
+		return false
+	case b.Type == VXLAN:
+		return cmp.Or(b.VNI, DefaultVNI) == cmp.Or(other.VNI, DefaultVNI) && cmp.Or(b.Port, DefaultPort) != cmp.Or(other.Port, DefaultPort)
+	}
+	return b.Type == WireGuard
 }
 
 // ParseRange parses an address, a prefix, or a range "FIRST-LAST".
