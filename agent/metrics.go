@@ -29,7 +29,7 @@ func (a *Agent) serve(ctx context.Context, address string) error {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeHealth(w, a.alive()) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { writeHealth(w, a.status.NotReady()) })
-	s := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, WriteTimeout: 30 * time.Second, MaxHeaderBytes: 64 << 10}
+	s := &http.Server{Handler: mux, ReadTimeout: readTimeout, IdleTimeout: time.Minute, WriteTimeout: 30 * time.Second, MaxHeaderBytes: 64 << 10}
 	context.AfterFunc(ctx, func() { s.Close() })
 	go func() {
 		if err := s.Serve(&limitedListener{Listener: l, open: map[bool]int{}}); !errors.Is(err, http.ErrServerClosed) {
@@ -38,6 +38,10 @@ func (a *Agent) serve(ctx context.Context, address string) error {
 	}()
 	return nil
 }
+
+// readTimeout limits the time for a whole request. A client that announces a body and does not send it would otherwise keep
+// its connection.
+const readTimeout = 5 * time.Second
 
 func writeHealth(w http.ResponseWriter, err error) {
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"runtime"
@@ -66,6 +67,28 @@ func TestMetricsConnectionLimit(t *testing.T) {
 		if r.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
 			t.Errorf("a request of 100 kB: %s", r.Status)
 		}
+	}
+}
+
+// TestMetricsConnectionWithoutBody checks that a client that announces a body and never sends it loses its connection.
+func TestMetricsConnectionWithoutBody(t *testing.T) {
+	t.Parallel()
+	address := kerneltest.FreePort(t, "127.0.0.1").String()
+	a := &Agent{status: newStatus("a"), log: quietLog(), storeCache: newStoreCache(t.TempDir()+"/snapshot", func() {}, quietLog())}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	if err := a.serve(ctx, address); err != nil {
+		t.Fatal(err)
+	}
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Fprint(c, "GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n")
+	_ = c.SetReadDeadline(time.Now().Add(readTimeout + kerneltest.Slow(5*time.Second)))
+	if _, err := io.Copy(io.Discard, c); err != nil { // nil: the server closed it
+		t.Errorf("the connection stays open: %v", err)
 	}
 }
 
