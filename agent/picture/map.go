@@ -16,8 +16,14 @@ import (
 type Map struct {
 	Networks []Network `json:"networks"`
 	Nodes    []Node    `json:"nodes"`
-	Tunnels  []Tunnel  `json:"tunnels"`
+	Tunnels  []Tunnel  `json:"tunnels"` // with more than maxTunnels pairs of nodes, only those that are not joined
+
+	// Pairs counts all pairs of nodes by backend, for example "vxlan": 3.
+	Pairs map[string]int `json:"pairs"`
 }
+
+// maxTunnels is the maximum number of listed pairs: 5,000 nodes have 12 million, which need gigabytes of memory.
+const maxTunnels = 20_000
 
 // Network is a network of the cluster.
 type Network struct {
@@ -61,7 +67,7 @@ const (
 
 // Of returns the map of a snapshot, sorted.
 func Of(s *cluster.Snapshot) *Map {
-	m := &Map{Networks: []Network{}, Nodes: []Node{}, Tunnels: []Tunnel{}}
+	m := &Map{Networks: []Network{}, Nodes: []Node{}, Tunnels: []Tunnel{}, Pairs: map[string]int{}}
 	for _, name := range sorted(s.Networks) {
 		n := s.Networks[name]
 		one := Network{Name: name, Isolated: n.Isolated, VNI: n.VNI, Peers: n.Peers, Subnets: []string{}}
@@ -119,39 +125,52 @@ func (m *Map) join(s *cluster.Snapshot) {
 	if n == nil {
 		return
 	}
-	list := backend.Configured(n)
+	list, count := backend.Configured(n), len(m.Nodes)
+	all := count*(count-1)/2 <= maxTunnels
 	for i, a := range m.Nodes {
 		for _, b := range m.Nodes[i+1:] {
-			t := Tunnel{A: a.Name, B: b.Name, State: Joined}
-			chosen, err := backend.Choose(list, s.Nodes[a.Name], s.Nodes[b.Name])
+			by, err := chosen(list, s.Nodes[a.Name], s.Nodes[b.Name])
+			t := Tunnel{A: a.Name, B: b.Name, By: by, State: Joined}
 			switch {
-			case err != nil:
+			case err != nil && len(m.Tunnels) < maxTunnels:
 				t.State = err.Error()
-			default:
-				t.By = list[chosen].Type
-				if list[chosen].Direct && backend.Direct(s.Nodes[a.Name], s.Nodes[b.Name]) {
-					t.By = cluster.HostGW
-				}
-				if a.State == Away || b.State == Away {
-					t.State = Away
-				}
+			case err != nil:
+				t.State = ""
+			case a.State == Away || b.State == Away:
+				t.State = Away
 			}
-			m.Tunnels = append(m.Tunnels, t)
+			if len(m.Tunnels) < maxTunnels && (all || t.State != Joined) {
+				m.Tunnels = append(m.Tunnels, t)
+			}
+			if err != nil && !all {
+				t.State = "" // the reason names both nodes, so each pair would count on its own
+			}
+			m.Pairs[t.word()]++
 		}
 	}
+}
+
+// chosen returns how two nodes are connected, or an error if they are not.
+func chosen(list []cluster.Backend, a, b *cluster.Node) (by string, _ error) {
+	i, err := backend.Choose(list, a, b)
+	if err != nil {
+		return "", err
+	}
+	if list[i].Direct && backend.Direct(a, b) {
+		return cluster.HostGW, nil
+	}
+	return list[i].Type, nil
+}
+
+// word describes a tunnel without its nodes.
+func (t *Tunnel) word() string {
+	switch t.State {
+	case Joined:
+		return t.By
+	case "":
+		return "not joined"
+	}
+	return fmt.Sprintf("%s (%s)", cmp.Or(t.By, "not joined"), t.State)
 }
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
-
-// Summary counts the pairs of nodes by backend, for example "vxlan": 3.
-func (m *Map) Summary() map[string]int {
-	out := map[string]int{}
-	for _, t := range m.Tunnels {
-		word := t.By
-		if t.State != Joined {
-			word = fmt.Sprintf("%s (%s)", cmp.Or(t.By, "not joined"), t.State)
-		}
-		out[word]++
-	}
-	return out
-}

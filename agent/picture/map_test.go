@@ -57,8 +57,8 @@ func TestMap(t *testing.T) {
 	if err != nil || !bytes.Equal(got, want) {
 		t.Errorf("%v: the map is\n%s", err, got)
 	}
-	if m.Nodes[1].State != Away || m.Summary()["host-gw"] != 1 || m.Summary()["vxlan"] != 2 || m.Summary()["vxlan (away)"] != 2 {
-		t.Errorf("pairs: %v", m.Summary())
+	if m.Nodes[1].State != Away || m.Pairs["host-gw"] != 1 || m.Pairs["vxlan"] != 2 || m.Pairs["vxlan (away)"] != 2 {
+		t.Errorf("pairs: %v", m.Pairs)
 	}
 }
 
@@ -104,5 +104,36 @@ func TestSVG(t *testing.T) {
 		if got := strings.Count(drawn, ">vxlan</text>") + strings.Count(drawn, ">host-gw</text>"); got < lines {
 			t.Errorf("%d nodes: %d lines have a label, want %d", n, got, lines)
 		}
+	}
+}
+
+// TestMapOfLargeCluster checks that the map of a large cluster counts all pairs of nodes, and lists few.
+func TestMapOfLargeCluster(t *testing.T) {
+	t.Parallel()
+	s := cluster.NewSnapshot()
+	s.Set("networks/default", []byte(`{"subnets": [{"cidr": "10.0.0.0/8"}]}`))
+	const nodes, away = 1000, 3
+	for i := range nodes {
+		name := fmt.Sprintf("n%04d", i)
+		address := netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, byte(i >> 8), byte(i)}), 16)
+		if i == nodes-1 {
+			address = netip.MustParsePrefix("2001:db8::1/64") // nothing connects it
+		}
+		s.Nodes[name] = &cluster.Node{Name: name, Addresses: []netip.Prefix{address}}
+		s.Alive[name] = i >= away
+	}
+	m := Of(s)
+	pairs := 0
+	for _, count := range m.Pairs {
+		pairs += count
+	}
+	if pairs != nodes*(nodes-1)/2 {
+		t.Errorf("%d pairs are counted", pairs)
+	}
+	if want := away*(nodes-away) + away*(away-1)/2 + nodes - 1 - away; len(m.Tunnels) != want { // away, or not joined
+		t.Errorf("%d pairs are listed, want %d", len(m.Tunnels), want)
+	}
+	if len(m.Pairs) > 3 {
+		t.Errorf("%d lines about pairs: %.300v", len(m.Pairs), m.Pairs)
 	}
 }

@@ -185,9 +185,8 @@ func (m *Map) legend(c *canvas, x float64, color map[string]string) {
 	}
 	y += 32
 	c.text(x, y, 13, "#222222", "bold", "Pairs of hosts")
-	sum := m.Summary()
-	for _, word := range sorted(sum) {
+	for _, word := range sorted(m.Pairs) {
 		y += 20
-		c.text(x+8, y, 11, "#222222", "normal", fmt.Sprintf("%d  %s", sum[word], short(word, 40)))
+		c.text(x+8, y, 11, "#222222", "normal", fmt.Sprintf("%d  %s", m.Pairs[word], short(word, 40)))
 	}
 }

@@ -76,9 +76,8 @@ func (a *app) printMap(m *picture.Map) error {
 		return err
 	}
 	t = table{{"PAIRS", "CONNECTED BY"}}
-	sum := m.Summary()
-	for _, by := range sortedKeys(sum) {
-		t = append(t, []string{fmt.Sprint(sum[by]), by})
+	for _, by := range sortedKeys(m.Pairs) {
+		t = append(t, []string{fmt.Sprint(m.Pairs[by]), by})
 	}
 	fmt.Fprintln(a.stdout)
 	return t.print(a.stdout)
