@@ -62,9 +62,10 @@ func UseOf(s *cluster.Snapshot, node string, h *address.LocalState, network stri
 			}
 		}
 	}
+	reported := reportedUse(s)
 	for _, key := range sortedKeys(s.Blocks) {
 		if b := s.Blocks[key]; network == "" || network == b.Network {
-			v.Blocks = append(v.Blocks, blockUse(s, b, node, h))
+			v.Blocks = append(v.Blocks, blockUse(s, b, node, h, reported))
 		}
 	}
 	for _, key := range sortedKeys(s.Addresses) {
@@ -100,7 +101,7 @@ func subnetUse(s *cluster.Snapshot, network string, x cluster.Subnet) SubnetUse 
 	return out
 }
 
-func blockUse(s *cluster.Snapshot, b *cluster.Block, node string, h *address.LocalState) BlockUse {
+func blockUse(s *cluster.Snapshot, b *cluster.Block, node string, h *address.LocalState, reported map[blockOf]int) BlockUse {
 	out := BlockUse{Network: b.Network, Block: b.CIDR.String(), Node: b.Node}
 	subnet := local.Subnet{CIDR: b.Subnet}
 	if n := s.Networks[b.Network]; n != nil {
@@ -121,13 +122,13 @@ func blockUse(s *cluster.Snapshot, b *cluster.Block, node string, h *address.Loc
 	if byFlannel {
 		ips = h.HostLocal
 	}
-	if b.Node != node {
-		ips = reportedAddresses(s, b.Network)
-	}
 	for _, ip := range ips {
 		if b.CIDR.Contains(ip) {
 			out.Used++
 		}
+	}
+	if b.Node != node {
+		out.Used = reported[blockOf{b.Network, b.CIDR.Masked()}]
 	}
 	switch {
 	case b.Release:
@@ -148,12 +149,29 @@ func leasedToFlannel(h *address.LocalState, b *cluster.Block) bool {
 	return n != nil && slices.ContainsFunc(n.Subnets, func(s local.Subnet) bool { return slices.Contains(s.Leased, b.CIDR) })
 }
 
-// reportedAddresses returns the addresses that nodes report for their containers.
-func reportedAddresses(s *cluster.Snapshot, network string) (ips []netip.Addr) {
+// blockOf is a block of a network.
+type blockOf struct {
+	network string
+	block   netip.Prefix
+}
+
+// reportedUse counts the addresses in each block that nodes report for their containers.
+func reportedUse(s *cluster.Snapshot) map[blockOf]int {
+	lengths, out := map[string]map[int]bool{}, map[blockOf]int{} // lengths of each network's blocks: only few
+	for _, b := range s.Blocks {
+		if lengths[b.Network] == nil {
+			lengths[b.Network] = map[int]bool{}
+		}
+		lengths[b.Network][b.CIDR.Bits()] = true
+	}
 	for _, p := range s.Endpoints {
-		if p.Network == network {
-			ips = append(ips, p.IPs...)
+		for _, ip := range p.IPs {
+			for bits := range lengths[p.Network] {
+				if block, err := ip.Prefix(bits); err == nil {
+					out[blockOf{p.Network, block}]++
+				}
+			}
 		}
 	}
-	return ips
+	return out
 }

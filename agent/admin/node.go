@@ -49,9 +49,12 @@ func Nodes(s *cluster.Snapshot) []Node {
 	for _, b := range s.Blocks {
 		names[b.Node] = true
 	}
-	out := []Node{} // not null in JSON
+	out, blocks, endpoints := []Node{}, s.BlocksByNode(), map[string]int{} // not null in JSON
+	for _, p := range s.Endpoints {
+		endpoints[p.Node]++
+	}
 	for _, n := range sortedKeys(names) {
-		out = append(out, nodeOf(s, n))
+		out = append(out, nodeOf(s, n, blocks[n], endpoints[n]))
 	}
 	for _, key := range s.Leases() {
 		if l := s.Flannel[key]; l.FairleadNode == "" {
@@ -73,7 +76,7 @@ func RemovedNodes(s *cluster.Snapshot) (names []string) {
 
 // DescribeNode returns one node with everything it holds.
 func DescribeNode(s *cluster.Snapshot, name string) (*NodeDetails, error) {
-	d := &NodeDetails{Node: nodeOf(s, name), Addresses: []*cluster.Address{}, Endpoints: []*cluster.Endpoint{}}
+	d := &NodeDetails{Node: nodeOf(s, name, s.BlocksByNode()[name], 0), Addresses: []*cluster.Address{}, Endpoints: []*cluster.Endpoint{}}
 	if d.Node.State == NodeRemoved && len(d.Node.Blocks) == 0 {
 		return nil, notFound("node", name, s.NodeNames())
 	}
@@ -87,6 +90,7 @@ func DescribeNode(s *cluster.Snapshot, name string) (*NodeDetails, error) {
 			d.Endpoints = append(d.Endpoints, s.Endpoints[k])
 		}
 	}
+	d.Node.Endpoints = len(d.Endpoints)
 	return d, nil
 }
 
@@ -102,8 +106,9 @@ func flannelNode(l *cluster.FlannelLease) Node {
 	return n
 }
 
-func nodeOf(s *cluster.Snapshot, name string) Node {
-	out := Node{Name: name, State: NodeRemoved, Addresses: []string{}, Blocks: []string{}}
+// nodeOf describes a node with its blocks and its number of containers.
+func nodeOf(s *cluster.Snapshot, name string, blocks []*cluster.Block, endpoints int) Node {
+	out := Node{Name: name, State: NodeRemoved, Addresses: []string{}, Blocks: []string{}, Endpoints: endpoints}
 	if n := s.Nodes[name]; n != nil {
 		out.State, out.Version, out.ID = NodeAway, n.Version, n.ID
 		for _, p := range n.Addresses {
@@ -116,15 +121,8 @@ func nodeOf(s *cluster.Snapshot, name string) Node {
 	if n := s.Nodes[name]; n != nil && n.Flannel != nil {
 		out.State = NodeFlannel
 	}
-	for _, network := range sortedKeys(s.Networks) {
-		for _, b := range s.BlocksOf(network, name) {
-			out.Blocks = append(out.Blocks, blockName(network, b))
-		}
-	}
-	for _, p := range s.Endpoints {
-		if p.Node == name {
-			out.Endpoints++
-		}
+	for _, b := range blocks {
+		out.Blocks = append(out.Blocks, blockName(b.Network, b.CIDR))
 	}
 	return out
 }

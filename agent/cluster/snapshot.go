@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
@@ -259,6 +260,21 @@ func (s *Snapshot) BlocksOf(network, node string) (out []netip.Prefix) {
 		}
 	}
 	slices.SortFunc(out, netip.Prefix.Compare)
+	return out
+}
+
+// BlocksByNode returns the blocks of the existing networks by node, sorted by network and prefix. It replaces many calls of
+// BlocksOf, each of which looks at all blocks.
+func (s *Snapshot) BlocksByNode() map[string][]*Block {
+	out := map[string][]*Block{}
+	for _, b := range s.Blocks {
+		if s.Networks[b.Network] != nil {
+			out[b.Node] = append(out[b.Node], b)
+		}
+	}
+	for _, list := range out {
+		slices.SortFunc(list, func(a, b *Block) int { return cmp.Or(cmp.Compare(a.Network, b.Network), a.CIDR.Compare(b.CIDR)) })
+	}
 	return out
 }
 

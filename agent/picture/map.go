@@ -76,15 +76,16 @@ func Of(s *cluster.Snapshot) *Map {
 		}
 		m.Networks = append(m.Networks, one)
 	}
+	blocks := s.BlocksByNode()
 	for _, name := range s.NodeNames() {
-		m.Nodes = append(m.Nodes, nodeOf(s, s.Nodes[name]))
+		m.Nodes = append(m.Nodes, nodeOf(s, s.Nodes[name], blocks[name]))
 	}
 	m.containers(s)
 	m.join(s)
 	return m
 }
 
-func nodeOf(s *cluster.Snapshot, n *cluster.Node) Node {
+func nodeOf(s *cluster.Snapshot, n *cluster.Node, blocks []*cluster.Block) Node {
 	out := Node{Name: n.Name, State: Away, Addresses: []string{}, Blocks: []string{}, Containers: []Container{}}
 	if s.Alive[n.Name] {
 		out.State = "alive"
@@ -92,10 +93,8 @@ func nodeOf(s *cluster.Snapshot, n *cluster.Node) Node {
 	for _, a := range n.Addresses {
 		out.Addresses = append(out.Addresses, a.Addr().String())
 	}
-	for _, network := range sorted(s.Networks) {
-		for _, b := range s.BlocksOf(network, n.Name) {
-			out.Blocks = append(out.Blocks, b.String())
-		}
+	for _, b := range blocks {
+		out.Blocks = append(out.Blocks, b.CIDR.String())
 	}
 	return out
 }
