@@ -211,6 +211,40 @@ func TestChangedLinkNeedsResync(t *testing.T) {
 	}
 }
 
+// TestChangedTable checks that a resync restores the table, whatever part of it was changed.
+func TestChangedTable(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	_, r := reconciler(t)
+	want := ruleset()
+	want = append(want, &kernel.NFT{Family: "inet", Table: "fairlead-agent", Kind: "chain", Name: "empty"})
+	reconcileOnce(t, r, want)
+	list := func() string {
+		return kerneltest.Run(t, "nft", "--stateless", "list", "table", "inet", "fairlead-agent")
+	}
+	before := list()
+	for _, by := range []string{
+		"add table inet fairlead-agent { flags dormant; }", "add chain inet fairlead-agent postrouting { policy drop; }", "delete chain inet fairlead-agent empty",
+		"flush set inet fairlead-agent excluded", "flush chain inet fairlead-agent guard",
+	} {
+		kerneltest.Run(t, "nft", by)
+		if list() == before {
+			t.Fatalf("nft %s: changed nothing", by)
+		}
+		r.Invalidate()
+		reconcileOnce(t, r, want)
+		if got := list(); got != before {
+			t.Errorf("nft %s: the table is still\n%.600s", by, got)
+			r.RemoveTable()
+			reconcileOnce(t, r, want)
+		}
+	}
+	r.Invalidate()
+	if rep := reconcileOnce(t, r, want); rep.Applied != 0 {
+		t.Errorf("nothing was changed, and the resync applied %q", rep.Changes)
+	}
+}
+
 // await returns when an event satisfies a condition.
 func await(t *testing.T, events <-chan []reconcile.Event, what string, ok func(reconcile.Event) bool) {
 	t.Helper()

@@ -137,8 +137,8 @@ func (b *tableBatch) addrs(n *kernel.NFT) {
 	}
 }
 
-// readTable sets r.nft to the hash in the table's comment, if the table still has the rules and elements that were
-// written with it.
+// readTable sets r.nft to the hash in the table's comment, if the table still has the chains, sets, rules and elements that
+// were written with it.
 func (r *Reconciler) readTable(list []kernel.Object) error {
 	r.nft = "?"
 	body := nft.Message("inet")
@@ -157,6 +157,10 @@ func (r *Reconciler) readTable(list []kernel.Object) error {
 	if nft.ParseComment(netlink.Attr(resp.Messages[0][4:], nftaTableUserdata)) != kernel.TagPrefix+tableHash(list) {
 		return nil
 	}
+	table := nft.Part{Family: "inet", Table: r.owner.Table, Kind: "table"}
+	if len(table.Differs(resp.Messages[0])) > 0 { // it is dormant
+		return nil
+	}
 	whole, err := r.tableMatches(list)
 	if err == nil && whole {
 		r.nft = tableHash(list)
@@ -164,13 +168,19 @@ func (r *Reconciler) readTable(list []kernel.Object) error {
 	return err
 }
 
-// tableMatches reports whether the table's rules and elements are those of the list.
+// tableMatches reports whether the table has the chains and sets of the list, with their hooks, policies and types, and
+// exactly its rules and elements.
 func (r *Reconciler) tableMatches(list []kernel.Object) (bool, error) {
 	want := map[string][]string{} // tags of rules by chain; keys of elements by set
 	sets := map[string]kernel.Element{}
 	for _, o := range list {
 		switch o := o.(type) {
 		case *kernel.NFT:
+			if o.Kind == "chain" || o.Kind == "set" || o.Kind == "map" {
+				if d, err := r.e.CompareOne(o); err != nil || len(d.What) > 0 {
+					return false, err
+				}
+			}
 			if o.Kind == "rule" {
 				want["chain "+o.Name] = append(want["chain "+o.Name], o.Tag())
 			}
