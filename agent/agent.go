@@ -69,6 +69,7 @@ type Agent struct {
 	kicks           chan struct{}
 	wanted          wantedNetworks
 	whereabouts     chan struct{}                        // closed at the first claim of the plugin whereabouts
+	mtuUnwritten    bool                                 // the plugins' files lack the current MTU
 	lastReady       string                               // what logReady logged last
 	lastUnreachable string                               // what logUnreachable logged last
 	lastInvalid     string                               // what logInvalid logged last
@@ -271,9 +272,11 @@ func (a *Agent) reconcile(ctx context.Context) (again time.Duration) {
 	}
 	a.publish.setNode(self, synced)
 	w.Problems = append(w.Problems, problems...)
-	if a.status.setMTU(w.MTU) {
+	if a.status.setMTU(w.MTU) || a.mtuUnwritten {
 		defer a.manager.Wake() // flannel's file contains the MTU, too
-		if err := a.manager.WriteMTU(); err != nil {
+		err := a.manager.WriteMTU()
+		a.mtuUnwritten = err != nil
+		if err != nil {
 			return a.status.failed(fmt.Errorf("write the MTU for the plugins: %w", err))
 		}
 	}

@@ -1,8 +1,17 @@
 package agent
 
 import (
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
 	"testing"
 
+	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/config"
+	"github.com/fairlead/fairlead/agent/source"
+	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/kernel"
 )
 
@@ -16,5 +25,40 @@ func TestMTUIndex(t *testing.T) {
 	tall := &kernel.LinkInfo{Index: 3, MTU: 1500, Group: kernel.LinkGroup, Alias: "fairlead pods d eth0"}
 	if !h.update(tall, false) || h.max() != 1500 || !h.update(tall, true) || h.max() != 1450 {
 		t.Errorf("after adding and removing a link: %v", h)
+	}
+}
+
+// TestMTUWrittenAfterFailure checks that the agent writes a new MTU for the plugins again after it could not.
+func TestMTUWrittenAfterFailure(t *testing.T) {
+	t.Parallel()
+	lib := t.TempDir()
+	c := &config.Config{Node: "a", Store: config.Store{File: filepath.Join(lib, "store")}}
+	s, err := c.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	a, err := newAgent(Options{Config: c, Store: s, Lib: lib, Run: filepath.Join(lib, "r"), Log: quietLog()}, &recorder{netip.MustParsePrefix("192.0.2.1/24")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, value := cluster.NetworkKey(cluster.DefaultNetwork), []byte(`{"subnets": [{"cidr": "10.244.0.0/16"}]}`)
+	a.storeCache.Reset(source.DecodeAll([]store.Entry{{Key: key, Value: value, Revision: 1}}), 1)
+	dir := a.manager.Dir
+	if err := os.MkdirAll(filepath.Dir(dir.Root()), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(dir.Root(), nil, 0o600); err != nil { // so that there is no directory
+		t.Fatal(err)
+	}
+	if again := a.reconcile(t.Context()); again == 0 {
+		t.Fatal("the MTU could not be written, and the agent does not try again")
+	}
+	if err := errors.Join(os.Remove(dir.Root()), dir.Write(&local.Network{Name: cluster.DefaultNetwork})); err != nil {
+		t.Fatal(err)
+	}
+	a.reconcile(t.Context())
+	if n, err := dir.Read(cluster.DefaultNetwork); err != nil || n.MTU != 1450 {
+		t.Errorf("the plugins' file has %+v (%v), want the MTU 1450", n, err)
 	}
 }
