@@ -45,16 +45,14 @@ func TestMTUWrittenAfterFailure(t *testing.T) {
 	key, value := cluster.NetworkKey(cluster.DefaultNetwork), []byte(`{"subnets": [{"cidr": "10.244.0.0/16"}]}`)
 	a.storeCache.Reset(source.DecodeAll([]store.Entry{{Key: key, Value: value, Revision: 1}}), 1)
 	dir := a.manager.Dir
-	if err := os.MkdirAll(filepath.Dir(dir.Root()), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(dir.Root(), nil, 0o600); err != nil { // so that there is no directory
+	away := dir.Root() + ".away"
+	if err := errors.Join(os.Rename(dir.Root(), away), os.WriteFile(dir.Root(), nil, 0o600)); err != nil { // no directory
 		t.Fatal(err)
 	}
 	if again := a.reconcile(t.Context()); again == 0 {
 		t.Fatal("the MTU could not be written, and the agent does not try again")
 	}
-	if err := errors.Join(os.Remove(dir.Root()), dir.Write(&local.Network{Name: cluster.DefaultNetwork})); err != nil {
+	if err := errors.Join(os.Remove(dir.Root()), os.Rename(away, dir.Root()), dir.Write(&local.Network{Name: cluster.DefaultNetwork})); err != nil {
 		t.Fatal(err)
 	}
 	a.reconcile(t.Context())
