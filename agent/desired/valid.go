@@ -158,6 +158,16 @@ func (c *claims) hosts() {
 			}
 		}
 	}
+	for key, l := range c.s.Flannel {
+		if l.IsOf(c.self) || l.FairleadNode != "" && c.s.Nodes[l.FairleadNode] != nil {
+			continue // the node's own document has its addresses
+		}
+		for _, a := range l.Node().Addresses {
+			if keys := c.keysCovering(a.Addr()); len(keys) > 0 {
+				c.bad[key] = fmt.Errorf("its address %s is in %s", a.Addr(), keys[0])
+			}
+		}
+	}
 }
 
 // describe returns a line for each invalid key, sorted by key.

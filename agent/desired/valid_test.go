@@ -37,6 +37,8 @@ func TestInvalidKeysAreIsolated(t *testing.T) {
 		"networks/zed":                      {`{"isolated": true, "vni": 5000, "subnets": [{"cidr": "10.77.0.0/16"}]}`, "its vni 5000 belongs to network blue"},
 		"networks/aaa":                      {`{"isolated": true, "vni": 1, "subnets": [{"cidr": "10.77.0.0/16"}]}`, "its vni 1 belongs to network default"},
 		"blocks/default/\xff":               {evil, "names no block"},
+		"flannel/subnets/10.244.77.0-26":    {`{"PublicIP": "10.244.77.5", "BackendType": "vxlan", "BackendData": {"VtepMAC": "02:00:00:00:00:09"}}`, "its address 10.244.77.5 is in flannel/subnets/10.244.77.0-26"},
+		"flannel/subnets/10.244.78.0-26":    {`{"PublicIP": "10.244.2.9", "BackendType": "vxlan", "BackendData": {"VtepMAC": "02:00:00:00:00:09"}}`, "its address 10.244.2.9 is in blocks/default/10.244.2.0-26"},
 	} {
 		t.Run(fmt.Sprintf("%.30q", key), func(t *testing.T) {
 			t.Parallel()
