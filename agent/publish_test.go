@@ -106,3 +106,33 @@ func (f refusing) Commit(ctx context.Context, ops ...store.Op) (int64, error) {
 	}
 	return f.Store.Commit(ctx, ops...)
 }
+
+// TestNoVNIForInvalidNetwork checks that an agent does not touch a network whose document became invalid. Its last valid
+// version stays in effect.
+func TestNoVNIForInvalidNetwork(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for _, invalid := range []string{"null", "{}", "[]", `{"subnets":[]}`} {
+		s, key := newStore(t), cluster.NetworkKey("blue")
+		revision, err := s.Commit(ctx, store.Op{Key: key, Value: []byte(`{"isolated":true,"subnets":[{"cidr":"10.0.0.0/24"}]}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := newStoreCache(filepath.Join(t.TempDir(), "snapshot"), func() {}, quietLog())
+		go func() { _ = source.Follow(ctx, s, cluster.Followed(), v) }()
+		kerneltest.Until(t, v.synced)
+		if revision, err = s.Commit(ctx, store.Op{Key: key, Value: []byte(invalid), Expect: revision}); err != nil {
+			t.Fatal(err)
+		}
+		kerneltest.Until(t, func() bool { return v.revisionOf(key) == revision })
+		p := &publisher{store: s, conf: &config.Config{Node: "a"}, storeCache: v, log: quietLog(), wanted: &wantedNetworks{}}
+		p.wanted.add("blue")
+		if err := p.vnis(ctx); err == nil || !strings.Contains(err.Error(), "assign a VNI to network blue") {
+			t.Errorf("%s: %v", invalid, err)
+		}
+		if e, err := s.Get(ctx, key); err != nil || string(e.Value) != invalid {
+			t.Errorf("%s: the network is now %s (%v)", invalid, e.Value, err)
+		}
+	}
+}

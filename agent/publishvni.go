@@ -48,6 +48,9 @@ func (p *publisher) assignVNI(ctx context.Context, network string) error {
 	if err != nil {
 		return err
 	}
+	if _, err := cluster.Decode(key, e.Value); err != nil {
+		return err // an earlier version is in effect, and this one may be anything: "null"
+	}
 	fields := map[string]json.RawMessage{}
 	if err := json.Unmarshal(e.Value, &fields); err != nil {
 		return err
