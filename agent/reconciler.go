@@ -79,6 +79,9 @@ func (k *kernelReconciler) needsResync(h kernelEvents) (yes bool) {
 		rec, watch = k.namespaces[h.network].rec, nil
 	}
 	for _, ev := range h.events {
+		if ev.Missed() && h.network == "" {
+			k.mtuIndex, k.link = nil, "" // they come from events, too
+		}
 		if l, gone, ok := ev.Link(); ok && h.network == "" && k.mtuIndex != nil {
 			yes = k.mtuIndex.update(l, gone) || yes
 		}

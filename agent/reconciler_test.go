@@ -1,13 +1,17 @@
 package agent
 
 import (
+	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/agent/desired"
+	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
@@ -126,4 +130,41 @@ func TestUnderlayEvents(t *testing.T) {
 	if noticed("addr add 2001:db8:1::1/64 dev eth1 nodad", time.Second) {
 		t.Error("an address of another link: noticed")
 	}
+}
+
+// TestMissedEvents checks that the agent finds the largest MTU of the containers' links again if events were lost.
+func TestMissedEvents(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	batch := func(lines ...string) {
+		file := filepath.Join(t.TempDir(), "batch")
+		if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		kerneltest.Run(t, "ip", "-batch", file)
+	}
+	batch("link add eth0 type veth peer name eth1", "link set eth0 up", "addr add 192.0.2.1/24 dev eth0", "link set eth1 up", "route add default via 192.0.2.254")
+	k, err := newKernelReconciler(&config.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.close()
+	if h, err := k.host(nil); err != nil || h.MaxLinkMTU != 0 {
+		t.Fatalf("got %+v, %v", h, err)
+	}
+	var many []string
+	for i := range 40_000 { // more than the buffer holds
+		many = append(many, fmt.Sprintf("route add unreachable 10.%d.%d.0/24 table 77", i>>8, i&255))
+	}
+	batch(many...)
+	batch("link add c0 mtu 1400 type veth peer name c1", fmt.Sprintf("link set c0 group %d", kernel.LinkGroup))
+	kerneltest.Run(t, "ip", "link", "set", "c0", "alias", kernel.Owner{Network: "n", ContainerID: "c", IfName: "eth0"}.Tag())
+	go func() { _ = k.run(t.Context()) }()
+	kerneltest.Until(t, func() bool {
+		for len(k.events()) > 0 {
+			k.needsResync(<-k.events())
+		}
+		h, err := k.host(nil)
+		return err == nil && h.MaxLinkMTU == 1400
+	})
 }

@@ -114,6 +114,9 @@ func receive(s *netlink.Stream) (out []Event, _ error) {
 	return out, err
 }
 
+// Missed reports whether events are missing: the socket's buffer was full.
+func (ev Event) Missed() bool { return ev.missed }
+
 // ChangesTable reports whether an event is about an nftables table and somebody else than a socket with a port ID caused
 // it. It is true also if events are missing.
 func (ev Event) ChangesTable(name string, own uint32) bool {
