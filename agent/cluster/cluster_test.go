@@ -80,6 +80,9 @@ func TestValidate(t *testing.T) {
 		`{"subnets": [{"cidr": "10.0.0.0/16"}], "backends": [{"type": "bgp", "bgpPeer": [{"address": "192.0.2.1"}, {"asn": 65000}]}]}`:                                          "backends[0].bgpPeer[1].address is invalid IP: want the address of a router",
 		`{"subnets": [{"cidr": "10.0.0.0/16"}], "backends": [{"type": "bgp", "bgpPeer": [{"address": "fe80::1"}]}]}`:                                                            "backends[0].bgpPeer[0].address is fe80::1",
 		`{"subnets": [{"cidr": "10.0.0.0/16"}], "peers": ["x"]}`:                                                                                                                "only an isolated network has peers",
+		`{"subnets": [{"cidr": "10.0.0.0/16"}], "mtu": 1279}`:                                                                                                                   "",
+		`{"subnets": [{"cidr": "10.0.0.0/16"}, {"cidr": "fd00::/64"}], "mtu": 1280}`:                                                                                            "",
+		`{"subnets": [{"cidr": "10.0.0.0/16"}, {"cidr": "fd00::/64"}], "mtu": 1279}`:                                                                                            "mtu is 1279, and the network has an IPv6 subnet: want at least 1280",
 		`{"subnets": [{"cidr": "10.0.0.0/16"}], "mtu": 100}`:                                                                                                                    "mtu is 100",
 		`{"subnets": [{"cidr": "10.0.0.0/16"}], "vni": 16777216}`:                                                                                                               "vni is 16777216: want 1 to 16777215",
 	} {
