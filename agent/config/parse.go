@@ -40,12 +40,24 @@ func Parse(file string, raw []byte, into any) error {
 
 // parse also returns the document, which is empty for an empty file.
 func parse(file string, raw []byte, into any) (*yaml.Node, error) {
-	var doc yaml.Node
-	if err := yaml.Unmarshal(raw, &doc); err != nil {
+	var doc, more yaml.Node
+	docs := yaml.NewDecoder(bytes.NewReader(raw))
+	err := docs.Decode(&doc)
+	for err == nil && isNull(&more) {
+		more = yaml.Node{}
+		err = docs.Decode(&more)
+	}
+	switch {
+	case err == nil:
+		return nil, invalid(at(file, &more, "", errors.New("a second YAML document begins here: want only one")))
+	case !errors.Is(err, io.EOF):
 		return nil, invalid(yamlerr.Explain(file, raw, err))
 	}
 	return &doc, decodeNode(file, &doc, into)
 }
+
+// isNull reports whether a document is empty, as after a last "---".
+func isNull(doc *yaml.Node) bool { return len(doc.Content) == 0 || doc.Content[0].Tag == "!!null" }
 
 // decodeNode decodes a document into a value, after it has verified every type.
 func decodeNode(file string, doc *yaml.Node, into any) error {

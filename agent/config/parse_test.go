@@ -49,3 +49,23 @@ func TestOpenStore(t *testing.T) {
 		t.Errorf("without the file of the password: %v", err)
 	}
 }
+
+// TestSecondDocument checks that a second YAML document is an error: nothing would use it.
+func TestSecondDocument(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"":                                       "",
+		"---\nnode: a\n":                         "",
+		"node: a\n---\n":                         "",
+		"node: a\n---\n# a comment\n...\n":       "",
+		"node: a\n---\nlisten: 127.0.0.1:9479\n": "f:3:1: a second YAML document begins here",
+		"node: a\n---\n---\nnode: b\n":           "f:4:1: a second YAML document begins here",
+		"node: a\n---\nnode: [\n":                "f:",
+	} {
+		var c Config
+		err := Parse("f", []byte(text), &c)
+		if want == "" && (err != nil || text != "" && c.Node != "a") || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want)) {
+			t.Errorf("%q: node %q, %v; want %q", text, c.Node, err, want)
+		}
+	}
+}
