@@ -56,6 +56,7 @@ type Done struct {
 type entry struct {
 	Path string   `json:"path"`
 	Link string   `json:"link,omitempty"`
+	Old  []string `json:"oldLinks,omitempty"` // former values of Link
 	Sums []string `json:"sha256,omitempty"` // of all versions that were installed, the newest last
 	Kept string   `json:"kept,omitempty"`   // name below stateDir/kept
 }
@@ -168,6 +169,9 @@ func (p *Place) put(f File, dry bool) (Done, error) {
 		}
 		e.Kept = filepath.Base(f.Path)
 	}
+	if e.Link != "" && e.Link != f.Link && !slices.Contains(e.Old, e.Link) {
+		e.Old = append(e.Old, e.Link) // if this call is killed, the next one finds the old link
+	}
 	e.Link = f.Link
 	if sum != "" && !slices.Contains(e.Sums, sum) {
 		e.Sums = append(e.Sums, sum)
@@ -189,7 +193,8 @@ func (p *Place) entry(path string) *entry {
 
 // made reports whether the file at the path is the one that Install put there.
 func (e *entry) made(there found) bool {
-	return e != nil && (there.link != "" && there.link == e.Link || there.sum != "" && slices.Contains(e.Sums, there.sum))
+	return e != nil && (there.link != "" && (there.link == e.Link || slices.Contains(e.Old, there.link)) ||
+		there.sum != "" && slices.Contains(e.Sums, there.sum))
 }
 
 // keep saves a file that is about to be replaced. It prefers a hard link, which is complete at any moment.
