@@ -37,6 +37,7 @@ func move(from, to string) error {
 type found struct {
 	none      bool
 	link, sum string
+	mode      os.FileMode // of a file
 }
 
 func inspect(path string) (found, error) {
@@ -53,12 +54,15 @@ func inspect(path string) (found, error) {
 		return found{}, fmt.Errorf("is no file but %s: move it away first", fi.Mode().Type())
 	}
 	sum, err := File{From: path}.sum()
-	return found{sum: sum}, err
+	return found{sum: sum, mode: fi.Mode()}, err
 }
 
 func (f found) is(link, sum string) bool {
 	return !f.none && (link != "" && f.link == link || sum != "" && f.sum == sum)
 }
+
+// runs reports whether a program is executable. A file of another kind need not be.
+func (f found) runs(want File) bool { return want.Link != "" || want.Mode&0o100 == f.mode&want.Mode&0o100 }
 
 // sum returns the SHA-256 of the content, or "" for a link.
 func (f File) sum() (string, error) {

@@ -148,7 +148,7 @@ func (p *Place) put(f File, dry bool) (Done, error) {
 	}
 	done := Done{Path: f.Path, Action: Created}
 	switch {
-	case there.is(f.Link, sum) && e != nil:
+	case there.is(f.Link, sum) && there.runs(f) && e != nil:
 		return Done{Path: f.Path, Action: Same}, nil
 	case there.none:
 	case e.made(there):

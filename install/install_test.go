@@ -350,3 +350,19 @@ func TestNewTargetOfALink(t *testing.T) {
 		t.Errorf("after uninstall\n%s\nwant\n%s", now, was)
 	}
 }
+
+// TestInstallRepairsModes checks that Install makes a program executable again.
+func TestInstallRepairsModes(t *testing.T) {
+	t.Parallel()
+	dir := before(t)
+	_, err := open(t, dir).Install(files(dir, "1"), false)
+	must(t, err)
+	must(t, os.Chmod(filepath.Join(dir, "all"), 0o644))
+	done, err := open(t, dir).Install(files(dir, "1"), false)
+	if err != nil || !slices.Equal(actions(done), []string{Updated, Same, Same, Same}) {
+		t.Errorf("%v, %v", actions(done), err)
+	}
+	if now := tree(t, dir); !strings.Contains(now, "all: -rwxr-xr-x program 1\n") {
+		t.Error(now)
+	}
+}
