@@ -85,7 +85,7 @@ func (f File) content(w io.Writer) error {
 }
 
 func (f File) write() error {
-	if err := os.MkdirAll(filepath.Dir(f.Path), 0o755); err != nil {
+	if err := makeDir(filepath.Dir(f.Path)); err != nil {
 		return err
 	}
 	return replace(f.Path, func(tmp string) error {
@@ -94,6 +94,24 @@ func (f File) write() error {
 		}
 		return writeFile(tmp, f.content, f.Mode)
 	})
+}
+
+// makeDir is os.MkdirAll with the mode 0755 whatever the umask is: a rootless runtime uses the plugins, too.
+func makeDir(dir string) error {
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		return os.MkdirAll(dir, 0o755) // it exists, or the error says why not
+	}
+	if err := makeDir(filepath.Dir(dir)); err != nil {
+		return err
+	}
+	err := os.Mkdir(dir, 0o755)
+	if errors.Is(err, os.ErrExist) { // another process creates it, or it is a broken link
+		return os.MkdirAll(dir, 0o755)
+	}
+	if err != nil {
+		return err
+	}
+	return os.Chmod(dir, 0o755)
 }
 
 // replace creates a temporary file next to a path and renames it.

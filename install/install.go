@@ -113,7 +113,7 @@ func (p *Place) state(name string) string { return filepath.Join(p.dir, stateDir
 // Install puts files into place, in their order. With dry it only reports what it would do.
 func (p *Place) Install(files []File, dry bool) (out []Done, err error) {
 	if !dry {
-		if err := os.MkdirAll(p.dir, 0o755); err != nil {
+		if err := makeDir(p.dir); err != nil {
 			return nil, err
 		}
 		unlock, err := p.lock()

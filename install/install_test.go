@@ -366,3 +366,20 @@ func TestInstallRepairsModes(t *testing.T) {
 		t.Error(now)
 	}
 }
+
+// TestInstallWithUmask checks that users other than root can reach the plugins if root's umask is 077. It is not parallel:
+// the umask is one for the process.
+func TestInstallWithUmask(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "cni", "bin")
+	old := syscall.Umask(0o077)
+	_, err := open(t, dir).Install(files(dir, "1"), false)
+	syscall.Umask(old)
+	must(t, err)
+	for _, path := range []string{filepath.Dir(dir), dir, filepath.Join(dir, "../net.d")} {
+		fi, err := os.Stat(path)
+		must(t, err)
+		if fi.Mode().Perm() != 0o755 {
+			t.Errorf("%s: %v", path, fi.Mode())
+		}
+	}
+}
