@@ -62,7 +62,9 @@ func (f found) is(link, sum string) bool {
 }
 
 // runs reports whether a program is executable. A file of another kind need not be.
-func (f found) runs(want File) bool { return want.Link != "" || want.Mode&0o100 == f.mode&want.Mode&0o100 }
+func (f found) runs(want File) bool {
+	return want.Link != "" || want.Mode&0o100 == f.mode&want.Mode&0o100
+}
 
 // sum returns the SHA-256 of the content, or "" for a link.
 func (f File) sum() (string, error) {

@@ -57,8 +57,8 @@ type entry struct {
 	Path string   `json:"path"`
 	Link string   `json:"link,omitempty"`
 	Old  []string `json:"oldLinks,omitempty"` // former values of Link
-	Sums []string `json:"sha256,omitempty"` // of all versions that were installed, the newest last
-	Kept string   `json:"kept,omitempty"`   // name below stateDir/kept
+	Sums []string `json:"sha256,omitempty"`   // of all versions that were installed, the newest last
+	Kept string   `json:"kept,omitempty"`     // name below stateDir/kept
 }
 
 // Place is a directory with its manifest.
