@@ -64,8 +64,12 @@ func Render(o Options) ([]byte, error) {
 		"Release": map[string]string{"Namespace": o.Namespace},
 		"Chart":   map[string]string{"AppVersion": app},
 	}
+	name, err := yaml.Marshal(o.Namespace) // with quotes if YAML would read it as a number
+	if err != nil {
+		return nil, err
+	}
 	var out bytes.Buffer
-	fmt.Fprintf(&out, namespace, o.Namespace)
+	fmt.Fprintf(&out, namespace, bytes.TrimSpace(name))
 	for _, file := range templates {
 		t, err := template.New(file).Funcs(functions).Option("missingkey=error").ParseFS(chart, "chart/templates/"+file)
 		if err != nil {

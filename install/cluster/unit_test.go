@@ -10,8 +10,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/contrib/kubernetes"
 )
 
@@ -203,5 +205,38 @@ func TestWithoutSwitched(t *testing.T) {
 	}
 	if len(two.NodeSelectorTerms[0].MatchExpressions) != 1 || len(two.NodeSelectorTerms[1].MatchExpressions) != 0 {
 		t.Errorf("%+v", two)
+	}
+}
+
+// TestNamespaceLikeANumber checks that a namespace whose name YAML reads as another type stays a string in all objects.
+func TestNamespaceLikeANumber(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"2026", "1e3", "on", "null", "0x1f"} {
+		raw, err := kubernetes.Render(kubernetes.Options{Namespace: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := Parse(raw)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for _, o := range all {
+			r, err := resourceOf(o.GetKind())
+			if err != nil || r.namespaced && o.GetNamespace() != name || o.GetKind() == "Namespace" && o.GetName() != name {
+				t.Errorf("%s: namespace %q, %v", title(o), o.GetNamespace(), err)
+			}
+			subjects, _, _ := unstructured.NestedSlice(o.Object, "subjects")
+			for _, x := range subjects {
+				if got := x.(map[string]any)["namespace"]; got != name {
+					t.Errorf("%s: the subject's namespace is %v", title(o), got)
+				}
+			}
+			if text, has, _ := unstructured.NestedString(o.Object, "data", "agent.yaml"); has {
+				var conf config.Config
+				if err := config.Parse("agent.yaml", []byte(text), &conf); err != nil || conf.Store.Kubernetes.Namespace != name {
+					t.Errorf("agent.yaml: %q, %v", conf.Store.Kubernetes.Namespace, err)
+				}
+			}
+		}
 	}
 }
