@@ -757,3 +757,37 @@ func TestTakenNames(t *testing.T) {
 	}
 	wantConflict(t, s, []string{key}, put(key, `{"owner":"b"}`, 0))
 }
+
+// TestLongProblemIsWrittenOnce checks that a message that is cut within a character compares as equal with what the API
+// stored.
+func TestLongProblemIsWrittenOnce(t *testing.T) {
+	t.Parallel()
+	stored, patches := []byte(`{"metadata": {"name": "default", "resourceVersion": "7"}}`), 0
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.Method == http.MethodPatch {
+			patches++
+			var o map[string]any
+			if err := json.NewDecoder(r.Body).Decode(&o); err != nil {
+				t.Error(err)
+			}
+			o["metadata"] = map[string]any{"name": "default", "resourceVersion": "8"}
+			stored, _ = json.Marshal(o)
+		}
+		_, _ = w.Write(stored)
+	}))
+	defer api.Close()
+	s, err := kube.Open(kube.Options{Config: &rest.Config{Host: api.URL}, Namespace: namespace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for range 3 {
+		if err := s.SetNetworkReady(t.Context(), "default", "x"+strings.Repeat("é", 1000)+"\xff"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if patches != 1 || strings.Contains(string(stored), "\ufffd") {
+		t.Errorf("%d writes, want 1, of %s", patches, stored)
+	}
+}
