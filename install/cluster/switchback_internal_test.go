@@ -15,14 +15,18 @@ import (
 func TestNodeBackAgain(t *testing.T) {
 	t.Parallel()
 	const set = `{"metadata": {"name": "kube-flannel-ds", "namespace": "kube-flannel", "annotations": {"fairlead.io/before-switch": "{}"}}}`
+	const switched = `{"metadata": {"name": "switched", "labels": {"fairlead.io/pod-network": "fairlead"}, "annotations": {"fairlead.io/node": "{}"}}}`
 	answers := map[string]string{
 		"/apis/apps/v1/daemonsets": `{"items": [` + set + `]}`,
 		"/apis/apps/v1/namespaces/kube-flannel/daemonsets/kube-flannel-ds": set,
-		"/api/v1/nodes": `{"items": [{"metadata": {"name": "back", "annotations": {"fairlead.io/node": "{}"}}}, {"metadata": {"name": "never"}}, ` +
-			`{"metadata": {"name": "switched", "labels": {"fairlead.io/pod-network": "fairlead"}, "annotations": {"fairlead.io/node": "{}"}}}]}`,
+		"/api/v1/nodes": `{"items": [{"metadata": {"name": "back", "annotations": {"fairlead.io/node": "{}"}}}, ` + switched + `, {"metadata": {"name": "never"}}]}`,
 	}
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Query().Get("labelSelector") == switchLabel {
+			fmt.Fprint(w, `{"items": [`+switched+`]}`)
+			return
+		}
 		fmt.Fprint(w, answers[r.URL.Path])
 	}))
 	defer api.Close()
