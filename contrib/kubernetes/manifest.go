@@ -258,6 +258,21 @@ func Set(text string) (Values, error) {
 	if value == "" {
 		v = ""
 	}
+	out, err := setValue(text, key, v)
+	if err == nil {
+		return out, nil
+	}
+	switch v.(type) {
+	case float64, bool: // a key that wants text gets what the user typed: the tag 1.10 is no number
+		if out, err := setValue(text, key, value); err == nil {
+			return out, nil
+		}
+	}
+	return nil, err
+}
+
+// setValue returns the values with one key. It verifies the type.
+func setValue(text, key string, v any) (Values, error) {
 	names := strings.Split(key, ".")
 	for _, name := range slices.Backward(names) {
 		v = map[string]any{name: v}
