@@ -89,3 +89,16 @@ func TestCheckWithoutListener(t *testing.T) {
 		t.Errorf("%+v", out)
 	}
 }
+
+// TestResultsWithoutTime checks that a node whose result was never read has a reason: a check must not count it as one that
+// works.
+func TestResultsWithoutTime(t *testing.T) {
+	t.Parallel()
+	c, s := checkedCluster(t, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	have, missing, err := results[probe.Result](ctx, c, "net", clientName, s.agents(), func(string) {})
+	if err != nil || len(have) != 0 || missing["n1"] == "" || missing["n2"] == "" {
+		t.Errorf("%v, %q, %v", have, missing, err)
+	}
+}

@@ -175,6 +175,11 @@ func results[T any](ctx context.Context, c *Client, namespace, name string, node
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = nil
 	}
+	for _, n := range nodes {
+		if _, done := have[n]; !done && missing[n] == "" {
+			missing[n] = "the time was over before its result was read"
+		}
+	}
 	return have, missing, err
 }
 
