@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -172,6 +173,24 @@ func TestShortLived(t *testing.T) {
 	agents.Spec.Template.Spec.Containers[0].SecurityContext.Privileged = &yes
 	if may := remover(agents, "x.conflist", false).Spec.Template.Spec.Containers[0].SecurityContext; may.Privileged == nil {
 		t.Errorf("%+v", may)
+	}
+	// What an administrator added to the agents, for a private registry and against virtual nodes.
+	agents.Spec.Template.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "registry"}}
+	agents.Spec.Template.Spec.Affinity = onNodes(&appsv1.DaemonSet{}, []string{"n1", "n2"}).Spec.Template.Spec.Affinity
+	for _, set := range []*appsv1.DaemonSet{listeners(agents), clients(agents), remover(agents, "x", false)} {
+		pod := set.Spec.Template.Spec
+		if len(pod.ImagePullSecrets) != 1 || !reflect.DeepEqual(pod.Affinity, agents.Spec.Template.Spec.Affinity) {
+			t.Errorf("%s: %+v", set.Name, pod)
+		}
+	}
+	without := &nodeState{name: "virtual", node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"kubernetes.io/os": "linux"}}}}
+	delete(agents.Spec.Template.Spec.NodeSelector, switchLabel)
+	if runsOn(without, observation{set: *agents}) {
+		t.Error("a node that the affinity may exclude should have an agent")
+	}
+	agents.Spec.Template.Spec.Affinity = nil
+	if !runsOn(without, observation{set: *agents}) {
+		t.Error("a node that nothing excludes should have no agent")
 	}
 	for _, set := range []metav1.Object{listeners(agents), clients(agents)} {
 		if set.GetNamespace() != "net" || set.GetLabels()[nameLabel] != set.GetName() {

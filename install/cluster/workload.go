@@ -30,7 +30,7 @@ func shortLived(name string, agents *appsv1.DaemonSet, args ...string) *appsv1.D
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{
-					NodeSelector: from.NodeSelector, Tolerations: from.Tolerations,
+					NodeSelector: from.NodeSelector, Tolerations: from.Tolerations, Affinity: from.Affinity.DeepCopy(), ImagePullSecrets: from.ImagePullSecrets,
 					AutomountServiceAccountToken: &no, EnableServiceLinks: &no, TerminationGracePeriodSeconds: &grace,
 					Containers: []corev1.Container{{
 						Name: name, Image: from.Containers[0].Image, ImagePullPolicy: from.Containers[0].ImagePullPolicy, Args: args,
