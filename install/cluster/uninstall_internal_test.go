@@ -49,3 +49,31 @@ func TestUninstallWithoutList(t *testing.T) {
 		}
 	}
 }
+
+// TestNamespaceInUse checks that --purge keeps a namespace in which somebody else has more than pods.
+func TestNamespaceInUse(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]string{
+		"":                        "",
+		"/persistentvolumeclaims": "it has persistentvolumeclaims, such as data",
+		"/secrets":                "it has secrets, such as data",
+		"/services":               "it has services, such as data",
+	} {
+		api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			items := []string{}
+			if path != "" && r.URL.Path == "/api/v1/namespaces/net"+path {
+				items = append(items, `{"metadata": {"name": "data"}}`)
+			}
+			fmt.Fprintf(w, `{"items": [%s]}`, strings.Join(items, ", "))
+		}))
+		defer api.Close()
+		c, err := New(&rest.Config{Host: api.URL}, "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := c.namespaceInUse(t.Context(), "net"); got != want || err != nil {
+			t.Errorf("%s: %q, %v, want %q", path, got, err, want)
+		}
+	}
+}
