@@ -367,8 +367,8 @@ func TestInstallRepairsModes(t *testing.T) {
 	}
 }
 
-// TestInstallWithUmask checks that users other than root can reach the plugins if root's umask is 077. It is not parallel:
-// the umask is one for the process.
+// TestInstallWithUmask checks that users other than root can reach the plugins if root's umask is 077. It is not
+// parallel: the umask is one for the process.
 func TestInstallWithUmask(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cni", "bin")
 	old := syscall.Umask(0o077)

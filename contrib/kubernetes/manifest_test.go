@@ -159,7 +159,8 @@ func TestWrongValues(t *testing.T) {
 	}
 }
 
-// TestSchema checks that values.schema.json, with which Helm checks values, has the limits of the types that JSON lacks.
+// TestSchema checks that values.schema.json, with which Helm checks values, has the limits of the types that JSON
+// lacks.
 func TestSchema(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile("chart/values.schema.json")

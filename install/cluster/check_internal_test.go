@@ -90,8 +90,8 @@ func TestCheckWithoutListener(t *testing.T) {
 	}
 }
 
-// TestResultsWithoutTime checks that a node whose result was never read has a reason: a check must not count it as one that
-// works.
+// TestResultsWithoutTime checks that a node whose result was never read has a reason: a check must not count it as
+// one that works.
 func TestResultsWithoutTime(t *testing.T) {
 	t.Parallel()
 	c, s := checkedCluster(t, nil)

@@ -62,8 +62,9 @@ func (c *Client) problems(ctx context.Context, s observation) (out []Problem) {
 	return out
 }
 
-// runsOn reports whether a node without an agent should have one: the DaemonSet's nodeSelector and tolerations decide. An
-// affinity that an administrator added may exclude the node, so then the answer is no: the DaemonSet's status tells.
+// runsOn reports whether a node without an agent should have one: the DaemonSet's nodeSelector and tolerations
+// decide. An affinity that an administrator added may exclude the node, so then the answer is no: the DaemonSet's
+// status tells.
 func runsOn(n *nodeState, s observation) bool {
 	pod := s.set.Spec.Template.Spec
 	for k, v := range pod.NodeSelector {

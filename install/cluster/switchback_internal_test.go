@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestNodeBackAgain checks that a node whose way back to flannel was interrupted can go back by the same command: the label is
-// gone then, and the agent's annotation is not.
+// TestNodeBackAgain checks that a node whose way back to flannel was interrupted can go back by the same command: the
+// label is gone then, and the agent's annotation is not.
 func TestNodeBackAgain(t *testing.T) {
 	t.Parallel()
 	const set = `{"metadata": {"name": "kube-flannel-ds", "namespace": "kube-flannel", "annotations": {"fairlead.io/before-switch": "{}"}}}`

@@ -42,7 +42,7 @@ type kind struct {
 
 	name func(key string) (string, error)                // of a key's object
 	key  func(o *object) string                          // of an object; "" if another program made it
-	took func(name string) string                        // key of a name, whatever the object's content; nil: names are not reversible
+	took func(name string) string                        // key of a name, whatever the content; nil: unknown
 	pack func(key string, value []byte, o *object) error // puts a key's value into an object
 }
 
@@ -253,8 +253,8 @@ func fixedName(key string) (string, error) {
 	return f[1] + "." + hex.EncodeToString(sum[:10]), checkName(f[1])
 }
 
-// entry returns an object as an entry. It returns false for an object that stands for no key. If the name is that of a key
-// and the content is not, the entry is invalid: nobody can create the key's object, so the key is not free.
+// entry returns an object as an entry. It returns false for an object that stands for no key. If the name is that of
+// a key and the content is not, the entry is invalid: nobody can create the key's object, so the key is not free.
 func (k *kind) entry(o *object) (e store.Entry, ok bool) {
 	e.Key, e.Value, e.Revision = k.key(o), o.Spec, revisionOf(o)
 	if k.isLease() {
@@ -262,7 +262,8 @@ func (k *kind) entry(o *object) (e store.Entry, ok bool) {
 	}
 	if e.Key == "" && k.took != nil {
 		e.Key = k.took(o.Name)
-		e.Value, _ = json.Marshal(fmt.Sprintf("the content of the %s %s is not that of its name: delete it", k.api.Kind, o.Name)) // a string
+		problem := fmt.Sprintf("the content of the %s %s is not that of its name: delete it", k.api.Kind, o.Name)
+		e.Value, _ = json.Marshal(problem) // a string can always be encoded
 	}
 	return e, e.Key != ""
 }
