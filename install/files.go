@@ -37,6 +37,7 @@ func move(from, to string) error {
 type found struct {
 	none      bool
 	link, sum string
+	mode      os.FileMode // of a file
 }
 
 func inspect(path string) (found, error) {
@@ -53,11 +54,16 @@ func inspect(path string) (found, error) {
 		return found{}, fmt.Errorf("is no file but %s: move it away first", fi.Mode().Type())
 	}
 	sum, err := File{From: path}.sum()
-	return found{sum: sum}, err
+	return found{sum: sum, mode: fi.Mode()}, err
 }
 
 func (f found) is(link, sum string) bool {
 	return !f.none && (link != "" && f.link == link || sum != "" && f.sum == sum)
+}
+
+// runs reports whether a program is executable. A file of another kind need not be.
+func (f found) runs(want File) bool {
+	return want.Link != "" || want.Mode&0o100 == f.mode&want.Mode&0o100
 }
 
 // sum returns the SHA-256 of the content, or "" for a link.
@@ -81,7 +87,7 @@ func (f File) content(w io.Writer) error {
 }
 
 func (f File) write() error {
-	if err := os.MkdirAll(filepath.Dir(f.Path), 0o755); err != nil {
+	if err := makeDir(filepath.Dir(f.Path)); err != nil {
 		return err
 	}
 	return replace(f.Path, func(tmp string) error {
@@ -90,6 +96,24 @@ func (f File) write() error {
 		}
 		return writeFile(tmp, f.content, f.Mode)
 	})
+}
+
+// makeDir is os.MkdirAll with the mode 0755 whatever the umask is: a rootless runtime uses the plugins, too.
+func makeDir(dir string) error {
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		return os.MkdirAll(dir, 0o755) // it exists, or the error says why not
+	}
+	if err := makeDir(filepath.Dir(dir)); err != nil {
+		return err
+	}
+	err := os.Mkdir(dir, 0o755)
+	if errors.Is(err, os.ErrExist) { // another process creates it, or it is a broken link
+		return os.MkdirAll(dir, 0o755)
+	}
+	if err != nil {
+		return err
+	}
+	return os.Chmod(dir, 0o755)
 }
 
 // replace creates a temporary file next to a path and renames it.

@@ -56,8 +56,9 @@ type Done struct {
 type entry struct {
 	Path string   `json:"path"`
 	Link string   `json:"link,omitempty"`
-	Sums []string `json:"sha256,omitempty"` // of all versions that were installed, the newest last
-	Kept string   `json:"kept,omitempty"`   // name below stateDir/kept
+	Old  []string `json:"oldLinks,omitempty"` // former values of Link
+	Sums []string `json:"sha256,omitempty"`   // of all versions that were installed, the newest last
+	Kept string   `json:"kept,omitempty"`     // name below stateDir/kept
 }
 
 // Place is a directory with its manifest.
@@ -112,7 +113,7 @@ func (p *Place) state(name string) string { return filepath.Join(p.dir, stateDir
 // Install puts files into place, in their order. With dry it only reports what it would do.
 func (p *Place) Install(files []File, dry bool) (out []Done, err error) {
 	if !dry {
-		if err := os.MkdirAll(p.dir, 0o755); err != nil {
+		if err := makeDir(p.dir); err != nil {
 			return nil, err
 		}
 		unlock, err := p.lock()
@@ -147,7 +148,7 @@ func (p *Place) put(f File, dry bool) (Done, error) {
 	}
 	done := Done{Path: f.Path, Action: Created}
 	switch {
-	case there.is(f.Link, sum) && e != nil:
+	case there.is(f.Link, sum) && there.runs(f) && e != nil:
 		return Done{Path: f.Path, Action: Same}, nil
 	case there.none:
 	case e.made(there):
@@ -167,6 +168,9 @@ func (p *Place) put(f File, dry bool) (Done, error) {
 			return Done{}, err
 		}
 		e.Kept = filepath.Base(f.Path)
+	}
+	if e.Link != "" && e.Link != f.Link && !slices.Contains(e.Old, e.Link) {
+		e.Old = append(e.Old, e.Link) // if this call is killed, the next one finds the old link
 	}
 	e.Link = f.Link
 	if sum != "" && !slices.Contains(e.Sums, sum) {
@@ -189,7 +193,8 @@ func (p *Place) entry(path string) *entry {
 
 // made reports whether the file at the path is the one that Install put there.
 func (e *entry) made(there found) bool {
-	return e != nil && (there.link != "" && there.link == e.Link || there.sum != "" && slices.Contains(e.Sums, there.sum))
+	return e != nil && (there.link != "" && (there.link == e.Link || slices.Contains(e.Old, there.link)) ||
+		there.sum != "" && slices.Contains(e.Sums, there.sum))
 }
 
 // keep saves a file that is about to be replaced. It prefers a hard link, which is complete at any moment.

@@ -324,3 +324,62 @@ func trimmed(tree string) string {
 	j := strings.Index(tree[i:], "\nall: ")
 	return tree[:i] + tree[i+j:]
 }
+
+// TestNewTargetOfALink checks that an Install that was killed while it changed the target of a link does not take the
+// old link for a file of other software: it would replace the file that is kept.
+func TestNewTargetOfALink(t *testing.T) {
+	t.Parallel()
+	dir := before(t)
+	was := tree(t, dir)
+	link := func(target string) []File { return []File{{Path: filepath.Join(dir, "bridge"), Link: target}} }
+	_, err := open(t, dir).Install(link("all"), false)
+	must(t, err)
+	tmp := filepath.Join(dir, ".bridge~", "x") // it cannot be removed, so the new link cannot be created
+	must(t, os.MkdirAll(tmp, 0o755))
+	if _, err := open(t, dir).Install(link("new"), false); err == nil {
+		t.Fatal("the new link was created")
+	}
+	must(t, os.RemoveAll(filepath.Dir(tmp)))
+	done, err := open(t, dir).Install(link("new"), false)
+	if err != nil || !slices.Equal(actions(done), []string{Updated}) {
+		t.Errorf("%v, %v, want %v", actions(done), err, Updated)
+	}
+	_, err = open(t, dir).Uninstall(false)
+	must(t, err)
+	if now := tree(t, dir); now != was {
+		t.Errorf("after uninstall\n%s\nwant\n%s", now, was)
+	}
+}
+
+// TestInstallRepairsModes checks that Install makes a program executable again.
+func TestInstallRepairsModes(t *testing.T) {
+	t.Parallel()
+	dir := before(t)
+	_, err := open(t, dir).Install(files(dir, "1"), false)
+	must(t, err)
+	must(t, os.Chmod(filepath.Join(dir, "all"), 0o644))
+	done, err := open(t, dir).Install(files(dir, "1"), false)
+	if err != nil || !slices.Equal(actions(done), []string{Updated, Same, Same, Same}) {
+		t.Errorf("%v, %v", actions(done), err)
+	}
+	if now := tree(t, dir); !strings.Contains(now, "all: -rwxr-xr-x program 1\n") {
+		t.Error(now)
+	}
+}
+
+// TestInstallWithUmask checks that users other than root can reach the plugins if root's umask is 077. It is not
+// parallel: the umask is one for the process.
+func TestInstallWithUmask(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "cni", "bin")
+	old := syscall.Umask(0o077)
+	_, err := open(t, dir).Install(files(dir, "1"), false)
+	syscall.Umask(old)
+	must(t, err)
+	for _, path := range []string{filepath.Dir(dir), dir, filepath.Join(dir, "../net.d")} {
+		fi, err := os.Stat(path)
+		must(t, err)
+		if fi.Mode().Perm() != 0o755 {
+			t.Errorf("%s: %v", path, fi.Mode())
+		}
+	}
+}

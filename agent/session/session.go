@@ -256,13 +256,14 @@ func (s *Session) watch(ctx context.Context, held *store.Held) {
 	held.Release()
 }
 
-// watchKey returns when the key has another revision, or when the context ends.
+// watchKey returns when the key is deleted or has another revision, or when the context ends. The event of a deletion
+// may have the revision of what was deleted.
 func (s *Session) watchKey(ctx context.Context, key string, revision int64) {
 	other := errors.New("the key changed")
 	for after := revision; ctx.Err() == nil; {
 		err := s.store.Watch(ctx, key, after, func(b store.Batch) error {
 			for _, e := range b.Events {
-				if e.Key == key && e.Revision != revision {
+				if e.Key == key && (e.Deleted || e.Revision != revision) {
 					return other
 				}
 			}

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/internal/etcdtest"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
@@ -436,4 +437,37 @@ func TestInterruptedWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	kerneltest.Until(t, func() bool { now, err := s.Revision(); return err == nil && now != first })
+}
+
+// sameRevision is a store whose deletions have the revision of what was deleted, as the Kubernetes API store has.
+type sameRevision struct{ store.Store }
+
+func (s sameRevision) Watch(ctx context.Context, prefix string, after int64, f func(store.Batch) error) error {
+	known := map[string]int64{}
+	if list, _, err := s.List(ctx, prefix); err == nil {
+		for _, e := range list {
+			known[e.Key] = e.Revision
+		}
+	}
+	return s.Store.Watch(ctx, prefix, after, func(b store.Batch) error {
+		for i, e := range b.Events {
+			if e.Deleted {
+				b.Events[i].Revision = known[e.Key]
+			}
+		}
+		return f(b)
+	})
+}
+
+// TestDeletedKeyOfTheSameRevision checks that a session ends when its key is deleted, although nothing is committed and
+// the event has the key's revision.
+func TestDeletedKeyOfTheSameRevision(t *testing.T) {
+	t.Parallel()
+	s, revision := started(t, sameRevision{open(t, filepath.Join(t.TempDir(), "store"))})
+	go s.Run(t.Context())
+	time.Sleep(100 * time.Millisecond) // the watch has begun
+	if _, err := s.store.Commit(t.Context(), store.Op{Key: cluster.AliveKey("a"), Expect: revision}); err != nil {
+		t.Fatal(err)
+	}
+	kerneltest.Until(t, func() bool { now, err := s.Revision(); return err == nil && now != revision })
 }

@@ -38,6 +38,9 @@ func (s *shape) limits() error {
 	isObject := func(raw json.RawMessage, into any) bool { return json.Unmarshal(raw, into) == nil }
 	want(isObject(s.NodeSelector, &map[string]string{}), "nodeSelector", string(s.NodeSelector), "labels and their values, which are strings")
 	want(isObject(s.Agent.Resources, &map[string]any{}), "agent.resources", string(s.Agent.Resources), "requests and limits")
+	for i, x := range s.Tolerations {
+		want(len(x) > 0 && x[0] == '{', fmt.Sprintf("tolerations[%d]", i), string(x), "an object such as {operator: Exists}")
+	}
 	want(isUnavailable(s.MaxUnavailable), "maxUnavailable", string(s.MaxUnavailable), `a number of nodes or a part of them, like 1 or "10%", more than 0`)
 	return errors.Join(errs...)
 }

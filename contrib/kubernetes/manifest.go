@@ -64,8 +64,12 @@ func Render(o Options) ([]byte, error) {
 		"Release": map[string]string{"Namespace": o.Namespace},
 		"Chart":   map[string]string{"AppVersion": app},
 	}
+	name, err := yaml.Marshal(o.Namespace) // with quotes if YAML would read it as a number
+	if err != nil {
+		return nil, err
+	}
 	var out bytes.Buffer
-	fmt.Fprintf(&out, namespace, o.Namespace)
+	fmt.Fprintf(&out, namespace, bytes.TrimSpace(name))
 	for _, file := range templates {
 		t, err := template.New(file).Funcs(functions).Option("missingkey=error").ParseFS(chart, "chart/templates/"+file)
 		if err != nil {
@@ -254,6 +258,21 @@ func Set(text string) (Values, error) {
 	if value == "" {
 		v = ""
 	}
+	out, err := setValue(text, key, v)
+	if err == nil {
+		return out, nil
+	}
+	switch v.(type) {
+	case float64, bool: // a key that wants text gets what the user typed: the tag 1.10 is no number
+		if out, err := setValue(text, key, value); err == nil {
+			return out, nil
+		}
+	}
+	return nil, err
+}
+
+// setValue returns the values with one key. It verifies the type.
+func setValue(text, key string, v any) (Values, error) {
 	names := strings.Split(key, ".")
 	for _, name := range slices.Backward(names) {
 		v = map[string]any{name: v}

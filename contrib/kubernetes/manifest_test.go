@@ -2,7 +2,10 @@ package kubernetes
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -69,10 +72,16 @@ func TestValues(t *testing.T) {
 		"podNetworks={enabled: true, definitions: false}":   "resources: [pods], verbs: [patch]",
 		"flannel.enabled=true":                              "    flannel: {prefix: flannel.alpha.coreos.com, subnetFile: /run/flannel/subnet.env}\n",
 		"flannel={enabled: true, prefix: example.com/x}":    "{prefix: example.com/x, subnetFile",
+		"image.tag=1.10":                                    "/fairlead:1.10\n",
+		"image.tag=0123":                                    "/fairlead:0123\n",
+		"image.tag=12345e7":                                 "/fairlead:12345e7\n",
+		`image.tag="2026"`:                                  "/fairlead:2026\n",
 		"image.tag=dev":                                     "/fairlead:dev\n",
 		"image.digest=sha256:" + strings.Repeat("0a", 32):   "/fairlead@sha256:0a0a",
 		"maxUnavailable=3":                                  "{maxUnavailable: 3}",
 		"agent={port: 1234, logLevel: debug}":               "listen: 127.0.0.1:1234",
+		"agent.grace=0":                                     "    grace: \"0\"\n",
+		"flannel={enabled: true, prefix: \"2026\"}":         "{prefix: \"2026\", subnetFile",
 		"agent.grace=30s":                                   "    grace: 30s\n",
 		"agent.resources={limits: {memory: 1Gi}}":           "memory: 1Gi",
 		"nodeSelector={disk: ssd}":                          "disk: ssd",
@@ -99,43 +108,45 @@ func TestValues(t *testing.T) {
 func TestWrongValues(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"network.natt=true":                    `there is no such key: did you mean "nat"?`,
-		"networks={}":                          `did you mean "network"?`,
-		"nat":                                  "want KEY=VALUE",
-		"=1":                                   "want KEY=VALUE",
-		"network.nat=[":                        "network.nat=[",
-		"agent.port=x":                         "want a number",
-		"agent.grace=5":                        "agent.grace",
-		"network.subnets=[]":                   "subnets is empty",
-		"network.subnets=[{cidr: 10.0.0.1/8}]": "want its first address",
-		"network.backends=[{type: udp}]":       "want one of host-gw",
-		"network=null":                         "network is absent",
-		"tolerations=null":                     "tolerations is absent",
-		"nodeSelector=null":                    "nodeSelector is absent",
-		"agent.resources=null":                 "agent.resources is absent",
-		"cni.list=null":                        "cni.list is absent",
-		"image=null":                           "image is absent",
-		"agent.port=70000":                     "agent.port is 70000: want a port from 1 to 65535",
-		"agent.port=0":                         "agent.port is 0",
-		"agent.port=-1":                        "agent.port is -1",
-		"agent.logLevel=loud":                  `agent.logLevel is "loud": want debug, info, warn, error`,
-		"agent.logLevel=a, --listen=0:1":       "agent.logLevel",
-		"agent.resources=5":                    "agent.resources is 5",
-		"image.pullPolicy=Sometimes":           `image.pullPolicy is "Sometimes"`,
-		"image.repository=":                    "image.repository",
-		"image.digest=sha256:12":               "image.digest",
-		"cni.directory=relative":               "cni.directory",
-		"cni.binaries=":                        "cni.binaries",
-		"cni.file=../x.conflist":               "cni.file",
-		"cni.file=x.conf":                      "cni.file",
-		"cni.list=5":                           "cni.list: 5 is no network configuration list",
-		"cni.list={name: a, plugins: []}":      "cni.list",
-		"nodeSelector=5":                       "nodeSelector is 5",
-		"nodeSelector={a: [b]}":                "nodeSelector",
-		"maxUnavailable=0":                     "maxUnavailable is 0",
-		"maxUnavailable=0%":                    "maxUnavailable",
-		"maxUnavailable={a: 1}":                "maxUnavailable",
-		"flannel.prefix=":                      "flannel.prefix",
+		"network.natt=true":                      `there is no such key: did you mean "nat"?`,
+		"networks={}":                            `did you mean "network"?`,
+		"nat":                                    "want KEY=VALUE",
+		"=1":                                     "want KEY=VALUE",
+		"network.nat=[":                          "network.nat=[",
+		"agent.port=x":                           "want a number",
+		"agent.grace=5":                          "agent.grace",
+		"network.subnets=[]":                     "subnets is empty",
+		"network.subnets=[{cidr: 10.0.0.1/8}]":   "want its first address",
+		"network.backends=[{type: udp}]":         "want one of host-gw",
+		"network=null":                           "network is absent",
+		"tolerations=null":                       "tolerations is absent",
+		"tolerations=[5]":                        "tolerations[0] is 5: want an object",
+		"tolerations=[{operator: Exists}, null]": "tolerations[1] is null",
+		"nodeSelector=null":                      "nodeSelector is absent",
+		"agent.resources=null":                   "agent.resources is absent",
+		"cni.list=null":                          "cni.list is absent",
+		"image=null":                             "image is absent",
+		"agent.port=70000":                       "agent.port is 70000: want a port from 1 to 65535",
+		"agent.port=0":                           "agent.port is 0",
+		"agent.port=-1":                          "agent.port is -1",
+		"agent.logLevel=loud":                    `agent.logLevel is "loud": want debug, info, warn, error`,
+		"agent.logLevel=a, --listen=0:1":         "agent.logLevel",
+		"agent.resources=5":                      "agent.resources is 5",
+		"image.pullPolicy=Sometimes":             `image.pullPolicy is "Sometimes"`,
+		"image.repository=":                      "image.repository",
+		"image.digest=sha256:12":                 "image.digest",
+		"cni.directory=relative":                 "cni.directory",
+		"cni.binaries=":                          "cni.binaries",
+		"cni.file=../x.conflist":                 "cni.file",
+		"cni.file=x.conf":                        "cni.file",
+		"cni.list=5":                             "cni.list: 5 is no network configuration list",
+		"cni.list={name: a, plugins: []}":        "cni.list",
+		"nodeSelector=5":                         "nodeSelector is 5",
+		"nodeSelector={a: [b]}":                  "nodeSelector",
+		"maxUnavailable=0":                       "maxUnavailable is 0",
+		"maxUnavailable=0%":                      "maxUnavailable",
+		"maxUnavailable={a: 1}":                  "maxUnavailable",
+		"flannel.prefix=":                        "flannel.prefix",
 		"network.subnets=[{cidr: 10.0.0.0/8, assign: podCidr}]": "assign",
 	} {
 		v, err := Set(text)
@@ -145,5 +156,46 @@ func TestWrongValues(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
+	}
+}
+
+// TestSchema checks that values.schema.json, with which Helm checks values, has the limits of the types that JSON
+// lacks.
+func TestSchema(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile("chart/values.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s struct {
+		Required   []string
+		Properties struct {
+			Agent struct {
+				Properties struct{ Grace struct{ Pattern string } }
+			}
+			NodeSelector struct{ AdditionalProperties map[string]string }
+			Tolerations  struct{ Items map[string]string }
+		}
+	}
+	if err := json.Unmarshal(raw, &s); err != nil {
+		t.Fatal(err)
+	}
+	all, err := Defaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range all { // Helm removes a value that is null, and the templates need all
+		if !slices.Contains(s.Required, name) {
+			t.Errorf("%s is not required", name)
+		}
+	}
+	grace := regexp.MustCompile(s.Properties.Agent.Properties.Grace.Pattern)
+	for text, ok := range map[string]bool{"5m": true, "1h30m": true, "1.5h": true, "300ms": true, "0": true, "0s": true, "5": false, "5x": false, "-5m": false, "": false, "m": false} {
+		if _, err := Set("agent.grace=" + text); grace.MatchString(text) != ok || (err == nil) != ok {
+			t.Errorf("grace %q: matches %v, %v; want %v", text, grace.MatchString(text), err, ok)
+		}
+	}
+	if s.Properties.NodeSelector.AdditionalProperties["type"] != "string" || s.Properties.Tolerations.Items["type"] != "object" {
+		t.Errorf("nodeSelector or tolerations: %+v", s)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -151,10 +152,14 @@ func (c *Client) waitForListeners(ctx context.Context, s *observation, o CheckOp
 	defer cancel()
 	dns := true
 	err = until(limited, func() (bool, error) {
-		if found, err = c.podsOf(limited, o.Namespace, listenerName); err != nil {
-			return false, err
+		now, err := c.podsOf(limited, o.Namespace, listenerName)
+		if err != nil {
+			return false, err // perhaps the time is over: the pods of the last call stay
 		}
-		if dns, err = c.dnsReady(limited); err != nil {
+		found = now
+		if now, err := c.dnsReady(limited); err == nil {
+			dns = now
+		} else {
 			return false, err
 		}
 		started := 0
@@ -288,6 +293,9 @@ func (c *Client) runClients(ctx context.Context, s *observation, t probe.Targets
 	for _, name := range s.agents() {
 		n := CheckNode{Result: have[name], Error: missing[name]}
 		n.Node = name
+		if n.Error == "" && !slices.ContainsFunc(t.Pods, func(x probe.Target) bool { return x.Node == name && len(x.Addresses) > 0 }) {
+			n.Error = fmt.Sprintf("no node could connect to it: its pod of the DaemonSet %s got no address in time", listenerName)
+		}
 		out.OK = out.OK && n.OK()
 		out.Nodes = append(out.Nodes, n)
 	}

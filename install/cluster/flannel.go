@@ -31,6 +31,7 @@ type Flannel struct {
 	Backend   string
 	Nodes     []string // to switch
 
+	begun  []string // nodes that an interrupted command has begun to move back
 	set    appsv1.DaemonSet
 	names  *model.FlannelAnnotations
 	values kubernetes.Values

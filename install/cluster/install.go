@@ -68,7 +68,7 @@ func (c *Client) Plan(ctx context.Context, o Options) (p *Plan, err error) {
 	if p.Upgrade = err == nil; err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	return p, c.checkPermissions(ctx, p.Objects)
+	return p, c.checkPermissions(ctx, p.Objects, p.Upgrade)
 }
 
 // advice says what to do about other pod networks.
@@ -199,7 +199,8 @@ func defaultRanges() (list []netip.Prefix, err error) {
 }
 
 // checkPermissions asks the API whether the user may apply every object, before the first one is applied.
-func (c *Client) checkPermissions(ctx context.Context, objects []*Object) error {
+// To apply an object that does not exist needs two verbs. In an upgrade, the objects exist.
+func (c *Client) checkPermissions(ctx context.Context, objects []*Object, upgrade bool) error {
 	asked, denied := map[string]bool{}, []string{}
 	for _, o := range objects {
 		r, err := resourceOf(o.GetKind())
@@ -211,6 +212,9 @@ func (c *Client) checkPermissions(ctx context.Context, objects []*Object) error 
 		}
 		asked[r.plural] = true
 		allowed, err := c.may(ctx, r, o.GetNamespace(), "patch")
+		if err == nil && allowed && !upgrade {
+			allowed, err = c.may(ctx, r, o.GetNamespace(), "create")
+		}
 		if err != nil {
 			return err
 		}

@@ -62,13 +62,18 @@ func (c *Client) problems(ctx context.Context, s observation) (out []Problem) {
 	return out
 }
 
-// runsOn reports whether a node should have an agent: the DaemonSet's nodeSelector and tolerations decide.
+// runsOn reports whether a node without an agent should have one: the DaemonSet's nodeSelector and tolerations
+// decide. An affinity that an administrator added may exclude the node, so then the answer is no: the DaemonSet's
+// status tells.
 func runsOn(n *nodeState, s observation) bool {
 	pod := s.set.Spec.Template.Spec
 	for k, v := range pod.NodeSelector {
 		if n.node == nil || n.node.Labels[k] != v {
 			return false
 		}
+	}
+	if a := pod.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		return false
 	}
 	return n.node == nil || !slices.ContainsFunc(n.node.Spec.Taints, func(t corev1.Taint) bool {
 		return t.Effect != corev1.TaintEffectPreferNoSchedule && !slices.Contains(stateTaints(), t.Key) &&

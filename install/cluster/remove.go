@@ -96,5 +96,17 @@ func (c *Client) namespaceInUse(ctx context.Context, name string) (string, error
 			return "it has other pods, such as " + p.Name, err
 		}
 	}
-	return "", err
+	if err != nil {
+		return "", err
+	}
+	for _, resource := range []string{"persistentvolumeclaims", "secrets", "services"} {
+		all, err := list[metav1.PartialObjectMetadata](ctx, c, "/api/v1/namespaces/"+name+"/"+resource, "")
+		if err != nil {
+			return "", err
+		}
+		if len(all) > 0 { // Fairlead has none
+			return fmt.Sprintf("it has %s, such as %s", resource, all[0].Name), nil
+		}
+	}
+	return "", nil
 }

@@ -30,9 +30,13 @@ func (c *Client) formerFlannel(ctx context.Context, agents bool) (f *Flannel, ha
 	if f.set.Annotations[savedAnnotation] == "" {
 		return nil, !agents, nil
 	}
-	nodes, err := list[corev1.Node](ctx, c, pathOf("Node", ""), switchLabel)
+	nodes, err := list[corev1.Node](ctx, c, pathOf("Node", ""), "")
 	for _, n := range nodes {
-		f.Nodes = append(f.Nodes, n.Name)
+		if _, is := n.Labels[switchLabel]; is {
+			f.Nodes = append(f.Nodes, n.Name)
+		} else if n.Annotations[nodeAnnotation] != "" {
+			f.begun = append(f.begun, n.Name)
+		}
 	}
 	slices.Sort(f.Nodes)
 	return f, true, err
@@ -47,7 +51,7 @@ func chooseBack(f *Flannel, nodes []string) error {
 		return errors.New("--node: the cluster has no flannel to which a node could go back")
 	}
 	for _, n := range nodes {
-		if !slices.Contains(f.Nodes, n) {
+		if !slices.Contains(f.Nodes, n) && !slices.Contains(f.begun, n) {
 			return fmt.Errorf("--node %s: this node was not switched from flannel: %s", n, join(f.Nodes))
 		}
 	}

@@ -121,10 +121,22 @@ func (c *Client) agentsOf(ctx context.Context, objects []*Object) (set *appsv1.D
 		}
 	}
 	conf, err := installedConfig(m)
+	if err == nil && conf.CNI.File == "" { // an administrator removed it: an earlier agent may have written the usual one
+		m = &corev1.ConfigMap{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(of("ConfigMap", objects).Object, m); err != nil {
+			return nil, "", err
+		}
+		conf, err = installedConfig(m)
+	}
 	if err != nil {
 		return nil, "", err
 	}
 	return set, path.Base(conf.CNI.File), nil
+}
+
+// of returns the only object of a kind in the manifest.
+func of(kind string, objects []*Object) *Object {
+	return objects[slices.IndexFunc(objects, func(o *Object) bool { return o.GetKind() == kind })]
 }
 
 // installedConfig returns the agents' configuration in their ConfigMap.

@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -10,8 +11,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/contrib/kubernetes"
 )
 
@@ -171,6 +174,24 @@ func TestShortLived(t *testing.T) {
 	if may := remover(agents, "x.conflist", false).Spec.Template.Spec.Containers[0].SecurityContext; may.Privileged == nil {
 		t.Errorf("%+v", may)
 	}
+	// What an administrator added to the agents, for a private registry and against virtual nodes.
+	agents.Spec.Template.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "registry"}}
+	agents.Spec.Template.Spec.Affinity = onNodes(&appsv1.DaemonSet{}, []string{"n1", "n2"}).Spec.Template.Spec.Affinity
+	for _, set := range []*appsv1.DaemonSet{listeners(agents), clients(agents), remover(agents, "x", false)} {
+		pod := set.Spec.Template.Spec
+		if len(pod.ImagePullSecrets) != 1 || !reflect.DeepEqual(pod.Affinity, agents.Spec.Template.Spec.Affinity) {
+			t.Errorf("%s: %+v", set.Name, pod)
+		}
+	}
+	without := &nodeState{name: "virtual", node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"kubernetes.io/os": "linux"}}}}
+	delete(agents.Spec.Template.Spec.NodeSelector, switchLabel)
+	if runsOn(without, observation{set: *agents}) {
+		t.Error("a node that the affinity may exclude should have an agent")
+	}
+	agents.Spec.Template.Spec.Affinity = nil
+	if !runsOn(without, observation{set: *agents}) {
+		t.Error("a node that nothing excludes should have no agent")
+	}
 	for _, set := range []metav1.Object{listeners(agents), clients(agents)} {
 		if set.GetNamespace() != "net" || set.GetLabels()[nameLabel] != set.GetName() {
 			t.Errorf("%+v", set)
@@ -203,5 +224,38 @@ func TestWithoutSwitched(t *testing.T) {
 	}
 	if len(two.NodeSelectorTerms[0].MatchExpressions) != 1 || len(two.NodeSelectorTerms[1].MatchExpressions) != 0 {
 		t.Errorf("%+v", two)
+	}
+}
+
+// TestNamespaceLikeANumber checks that a namespace whose name YAML reads as another type stays a string in all objects.
+func TestNamespaceLikeANumber(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"2026", "1e3", "on", "null", "0x1f"} {
+		raw, err := kubernetes.Render(kubernetes.Options{Namespace: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := Parse(raw)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for _, o := range all {
+			r, err := resourceOf(o.GetKind())
+			if err != nil || r.namespaced && o.GetNamespace() != name || o.GetKind() == "Namespace" && o.GetName() != name {
+				t.Errorf("%s: namespace %q, %v", title(o), o.GetNamespace(), err)
+			}
+			subjects, _, _ := unstructured.NestedSlice(o.Object, "subjects")
+			for _, x := range subjects {
+				if got := x.(map[string]any)["namespace"]; got != name {
+					t.Errorf("%s: the subject's namespace is %v", title(o), got)
+				}
+			}
+			if text, has, _ := unstructured.NestedString(o.Object, "data", "agent.yaml"); has {
+				var conf config.Config
+				if err := config.Parse("agent.yaml", []byte(text), &conf); err != nil || conf.Store.Kubernetes.Namespace != name {
+					t.Errorf("agent.yaml: %q, %v", conf.Store.Kubernetes.Namespace, err)
+				}
+			}
+		}
 	}
 }

@@ -30,7 +30,7 @@ func shortLived(name string, agents *appsv1.DaemonSet, args ...string) *appsv1.D
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{
-					NodeSelector: from.NodeSelector, Tolerations: from.Tolerations,
+					NodeSelector: from.NodeSelector, Tolerations: from.Tolerations, Affinity: from.Affinity.DeepCopy(), ImagePullSecrets: from.ImagePullSecrets,
 					AutomountServiceAccountToken: &no, EnableServiceLinks: &no, TerminationGracePeriodSeconds: &grace,
 					Containers: []corev1.Container{{
 						Name: name, Image: from.Containers[0].Image, ImagePullPolicy: from.Containers[0].ImagePullPolicy, Args: args,
@@ -174,6 +174,11 @@ func results[T any](ctx context.Context, c *Client, namespace, name string, node
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = nil
+	}
+	for _, n := range nodes {
+		if _, done := have[n]; !done && missing[n] == "" {
+			missing[n] = "the time was over before its result was read"
+		}
 	}
 	return have, missing, err
 }

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -681,5 +683,111 @@ func TestErrorText(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("%s: %v", what, err)
 		}
+	}
+}
+
+// TestTakenNames checks that an object whose content is not that of its name is an invalid entry of the name's key.
+// No agent could create its own object, so without the entry agents would try for ever.
+func TestTakenNames(t *testing.T) {
+	t.Parallel()
+	const group = "/apis/fairlead.io/v1alpha1/"
+	spec := map[string]string{
+		"ipaddresses/default.10.245.0.77":                              `{"network": "default", "ip": "10.245.0.78", "owner": "a/b"}`,
+		"ipaddresses/a.b.fd00-0000-0000-0000-0000-0000-0000-0005":      `{"network": "default", "ip": "fd00::5", "owner": "a/b"}`,
+		"ipaddresses/mine":                                             `{"network": "default", "ip": "10.245.0.78", "owner": "a/b"}`,
+		"ipaddresses/default.fd00--5":                                  `{"network": "default", "ip": "fd00::5", "owner": "a/b"}`,
+		"ipblocks/default.10.244.0.0-26":                               `{"network": "default", "cidr": "10.244.0.64/26", "node": "n", "subnet": "10.244.0.0/16"}`,
+		"ipblocks/default.fd00-0000-0000-0000-0000-0000-0000-0000-122": `{"network": "x", "cidr": "fd00::/122", "node": "n", "subnet": "fd00::/64"}`,
+		"ipblocks/default.10.244.0.128-26":                             `{"network": "default", "cidr": "10.244.0.128/26", "node": "n", "subnet": "10.244.0.0/16"}`,
+		"ipblocks/10.244.0.0-26":                                       `{"network": "default", "cidr": "10.244.0.0/26", "node": "n", "subnet": "10.244.0.0/16"}`,
+		"ipblocks/default.10.244.0.1-26":                               `{"network": "default", "cidr": "10.244.0.0/26", "node": "n", "subnet": "10.244.0.0/16"}`,
+	}
+	object := func(path string) string {
+		return fmt.Sprintf(`{"metadata": {"name": %q, "resourceVersion": "7"}, "spec": %s}`, filepath.Base(path), spec[path])
+	}
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		path := strings.TrimPrefix(r.URL.Path, group)
+		switch {
+		case r.Method == http.MethodPost:
+			w.WriteHeader(http.StatusConflict)
+			fmt.Fprint(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "AlreadyExists", "code": 409}`)
+		case spec[path] != "":
+			fmt.Fprint(w, object(path))
+		default:
+			var items []string
+			for _, name := range slices.Sorted(maps.Keys(spec)) {
+				if strings.HasPrefix(name, path+"/") {
+					items = append(items, object(name))
+				}
+			}
+			fmt.Fprintf(w, `{"metadata": {"resourceVersion": "8"}, "items": [%s]}`, strings.Join(items, ", "))
+		}
+	}))
+	defer api.Close()
+	s, err := kube.Open(kube.Options{Config: &rest.Config{Host: api.URL}, Namespace: namespace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	got := map[string]bool{} // whether the entry is valid
+	for _, prefix := range []string{cluster.AddressesPrefix, cluster.BlocksPrefix} {
+		list, _, err := s.List(t.Context(), prefix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range list {
+			_, err := cluster.Decode(e.Key, e.Value)
+			got[e.Key] = err == nil
+			if err != nil && !strings.Contains(err.Error(), "its name") {
+				t.Error(err)
+			}
+		}
+	}
+	want := map[string]bool{
+		"addresses/default/10.245.0.77": false, "addresses/a.b/fd00::5": false,
+		"blocks/default/10.244.0.0-26": false, "blocks/default/fd00::-122": false, "blocks/default/10.244.0.128-26": true,
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("entries %v, want %v", got, want)
+	}
+	key := "addresses/default/10.245.0.77"
+	if e, err := s.Get(t.Context(), key); err != nil || e.Revision != 7 {
+		t.Errorf("%+v, %v", e, err)
+	}
+	wantConflict(t, s, []string{key}, put(key, `{"owner":"b"}`, 0))
+}
+
+// TestLongProblemIsWrittenOnce checks that a message that is cut within a character compares as equal with what the API
+// stored.
+func TestLongProblemIsWrittenOnce(t *testing.T) {
+	t.Parallel()
+	stored, patches := []byte(`{"metadata": {"name": "default", "resourceVersion": "7"}}`), 0
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.Method == http.MethodPatch {
+			patches++
+			var o map[string]any
+			if err := json.NewDecoder(r.Body).Decode(&o); err != nil {
+				t.Error(err)
+			}
+			o["metadata"] = map[string]any{"name": "default", "resourceVersion": "8"}
+			stored, _ = json.Marshal(o)
+		}
+		_, _ = w.Write(stored)
+	}))
+	defer api.Close()
+	s, err := kube.Open(kube.Options{Config: &rest.Config{Host: api.URL}, Namespace: namespace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for range 3 {
+		if err := s.SetNetworkReady(t.Context(), "default", "x"+strings.Repeat("é", 1000)+"\xff"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if patches != 1 || strings.Contains(string(stored), "\ufffd") {
+		t.Errorf("%d writes, want 1, of %s", patches, stored)
 	}
 }

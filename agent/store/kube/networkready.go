@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,6 +15,11 @@ import (
 
 // maxMessage is the maximum length of a condition's message, in bytes. The API allows more, but a person reads it.
 const maxMessage = 1000
+
+// message returns the start of a text, without a part of a character: JSON would have another one in its place.
+func message(text string) string {
+	return strings.ToValidUTF8(text[:min(len(text), maxMessage)], "")
+}
 
 // networkReady is the condition type Ready of a Network.
 const networkReady = "Ready"
@@ -56,7 +62,7 @@ func (s *Store) SetNetworkReady(ctx context.Context, network, problem string) er
 	s.mu.Unlock()
 	c := metav1.Condition{Type: networkReady, Status: metav1.ConditionTrue, Reason: "Accepted", Message: "agents use the network", ObservedGeneration: have.generation, LastTransitionTime: metav1.Now()}
 	if problem != "" {
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Ignored", problem[:min(len(problem), maxMessage)]
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Ignored", message(problem)
 	}
 	if have.ready.Status == c.Status {
 		c.LastTransitionTime = have.ready.LastTransitionTime

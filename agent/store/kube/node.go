@@ -162,14 +162,14 @@ func (s *Store) putNode(ctx context.Context, key string, value []byte) (int64, e
 
 // SetNetworkUnavailable sets the condition NetworkUnavailable of a Node. While it is True, Kubernetes keeps new pods away
 // from the node by a taint.
-func (s *Store) SetNetworkUnavailable(ctx context.Context, node string, unavailable bool, reason, message string) error {
+func (s *Store) SetNetworkUnavailable(ctx context.Context, node string, unavailable bool, reason, why string) error {
 	status := corev1.ConditionFalse
 	if unavailable {
 		status = corev1.ConditionTrue
 	}
 	now := metav1.Now()
 	condition := corev1.NodeCondition{
-		Type: corev1.NodeNetworkUnavailable, Status: status, Reason: reason, Message: message[:min(len(message), maxMessage)],
+		Type: corev1.NodeNetworkUnavailable, Status: status, Reason: reason, Message: message(why),
 		LastHeartbeatTime: now, LastTransitionTime: now,
 	}
 	body, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{condition}}})

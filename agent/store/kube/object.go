@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"net"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -41,6 +42,7 @@ type kind struct {
 
 	name func(key string) (string, error)                // of a key's object
 	key  func(o *object) string                          // of an object; "" if another program made it
+	took func(name string) string                        // key of a name, whatever the content; nil: unknown
 	pack func(key string, value []byte, o *object) error // puts a key's value into an object
 }
 
@@ -98,6 +100,7 @@ func kinds(namespace string) []*kind {
 		i := o.identity()
 		return checked(o, blockName, cluster.BlockKey(i.Network, i.CIDR), i.CIDR.IsValid())
 	}
+	blocks.took = keyOfBlock
 
 	addresses := custom(cluster.AddressesPrefix, "IPAddress", "ipaddresses", addressName, func(key string) (map[string]any, error) {
 		network, ip, err := cluster.ParseAddressKey(key)
@@ -107,6 +110,7 @@ func kinds(namespace string) []*kind {
 		i := o.identity()
 		return checked(o, addressName, cluster.AddressKey(i.Network, i.IP), i.IP.IsValid())
 	}
+	addresses.took = keyOfAddress
 
 	fixed := custom(cluster.FixedPrefix, "FixedAddress", "fixedaddresses", fixedName, func(key string) (map[string]any, error) {
 		f := strings.Split(key, "/")
@@ -199,6 +203,47 @@ func addressName(key string) (string, error) {
 	return network + "." + word(ip), checkName(network)
 }
 
+// keyOfBlock returns the key whose object has a name, or "".
+func keyOfBlock(name string) string {
+	i := strings.LastIndex(name, "-")
+	network, ip := splitName(name[:max(i, 0)])
+	bits, _ := strconv.Atoi(name[i+1:])
+	if p := netip.PrefixFrom(ip, bits); p.IsValid() && p == p.Masked() {
+		return sameName(name, blockName, cluster.BlockKey(network, p))
+	}
+	return ""
+}
+
+// keyOfAddress returns the key whose object has a name, or "".
+func keyOfAddress(name string) string {
+	if network, ip := splitName(name); ip.IsValid() {
+		return sameName(name, addressName, cluster.AddressKey(network, ip))
+	}
+	return ""
+}
+
+// sameName returns a key if its object has a name, or "": an address has several spellings.
+func sameName(name string, of func(key string) (string, error), key string) string {
+	if is, err := of(key); err != nil || is != name {
+		return ""
+	}
+	return key
+}
+
+// splitName splits a name into a network, which may have dots, and an address.
+func splitName(name string) (network string, ip netip.Addr) {
+	end := len(name)
+	for range net.IPv4len { // an IPv6 address has no dot, and an IPv4 address three
+		if end = strings.LastIndex(name[:end], "."); end < 0 {
+			break
+		}
+		if ip, err := netip.ParseAddr(strings.ReplaceAll(name[end+1:], "-", ":")); err == nil {
+			return name[:end], ip
+		}
+	}
+	return "", netip.Addr{}
+}
+
 func fixedName(key string) (string, error) {
 	f := strings.Split(key, "/")
 	if len(f) != 5 {
@@ -208,11 +253,17 @@ func fixedName(key string) (string, error) {
 	return f[1] + "." + hex.EncodeToString(sum[:10]), checkName(f[1])
 }
 
-// entry returns an object as an entry. It returns false for an object that stands for no key.
+// entry returns an object as an entry. It returns false for an object that stands for no key. If the name is that of
+// a key and the content is not, the entry is invalid: nobody can create the key's object, so the key is not free.
 func (k *kind) entry(o *object) (e store.Entry, ok bool) {
 	e.Key, e.Value, e.Revision = k.key(o), o.Spec, revisionOf(o)
 	if k.isLease() {
 		e.Value = []byte(o.Annotations[annotation])
+	}
+	if e.Key == "" && k.took != nil {
+		e.Key = k.took(o.Name)
+		problem := fmt.Sprintf("the content of the %s %s is not that of its name: delete it", k.api.Kind, o.Name)
+		e.Value, _ = json.Marshal(problem) // a string can always be encoded
 	}
 	return e, e.Key != ""
 }
