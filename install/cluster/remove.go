@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -9,7 +10,10 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead/fairlead/agent/store/kube"
 )
 
 // removeObjects deletes the objects of the manifest, the last ones first. Without Purge, it keeps the definitions with
@@ -99,14 +103,30 @@ func (c *Client) namespaceInUse(ctx context.Context, name string) (string, error
 	if err != nil {
 		return "", err
 	}
-	for _, resource := range []string{"persistentvolumeclaims", "secrets", "services"} {
-		all, err := list[metav1.PartialObjectMetadata](ctx, c, "/api/v1/namespaces/"+name+"/"+resource, "")
-		if err != nil {
+	for _, resource := range []string{"persistentvolumeclaims", "secrets", "services"} { // Fairlead has none
+		other, err := c.anyName(ctx, "/api/v1/namespaces/"+name+"/"+resource)
+		switch {
+		case apierrors.IsForbidden(err):
+			return "you may not list its " + resource + ", so it may have some", nil
+		case err != nil:
 			return "", err
-		}
-		if len(all) > 0 { // Fairlead has none
-			return fmt.Sprintf("it has %s, such as %s", resource, all[0].Name), nil
+		case other != "":
+			return fmt.Sprintf("it has %s, such as %s", resource, other), nil
 		}
 	}
 	return "", nil
+}
+
+// anyName returns the name of an object of a resource, or "". It does not read the content, which may be secret.
+func (c *Client) anyName(ctx context.Context, path string) (string, error) {
+	raw, err := kube.Body(c.rest.Get().AbsPath(path).Param("limit", "1").
+		SetHeader("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1").Do(ctx))
+	if err != nil {
+		return "", c.explain("list "+path, err)
+	}
+	var all metav1.PartialObjectMetadataList
+	if err := json.Unmarshal(raw, &all); err != nil || len(all.Items) == 0 {
+		return "", err
+	}
+	return all.Items[0].Name, nil
 }

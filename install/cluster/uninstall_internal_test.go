@@ -58,10 +58,19 @@ func TestNamespaceInUse(t *testing.T) {
 		"/persistentvolumeclaims": "it has persistentvolumeclaims, such as data",
 		"/secrets":                "it has secrets, such as data",
 		"/services":               "it has services, such as data",
+		"forbidden":               "you may not list its secrets, so it may have some",
 	} {
 		api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			items := []string{}
+			if path == "forbidden" && strings.HasSuffix(r.URL.Path, "/secrets") {
+				w.WriteHeader(http.StatusForbidden)
+				fmt.Fprint(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403}`)
+				return
+			}
+			if strings.HasSuffix(r.URL.Path, "/secrets") && !strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadataList") {
+				t.Errorf("%s: the content of Secrets was requested: %s", path, r.Header.Get("Accept"))
+			}
 			if path != "" && r.URL.Path == "/api/v1/namespaces/net"+path {
 				items = append(items, `{"metadata": {"name": "data"}}`)
 			}
