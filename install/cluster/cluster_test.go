@@ -171,7 +171,7 @@ func testForbidden(t *testing.T, server *kubetest.Server) {
 	must(t, server.Create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: jane},
 		roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reader}, subjects: [{kind: User, name: jane, apiGroup: rbac.authorization.k8s.io}]}`))
 	must(t, server.Create("/apis/rbac.authorization.k8s.io/v1/clusterroles", `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: reader},
-		rules: [{apiGroups: ["*"], resources: ["*"], verbs: [get, list]}, {apiGroups: [""], resources: [configmaps], verbs: [patch]}]}`))
+		rules: [{apiGroups: ["*"], resources: ["*"], verbs: [get, list]}, {apiGroups: [""], resources: [configmaps], verbs: [create, patch]}]}`))
 	kerneltest.Within(t, 10*time.Second, func() error {
 		err := plan(func(s *kubetest.Server) { s.Config.Impersonate.UserName = "jane" })
 		if err == nil || !strings.Contains(err.Error(), "may not create: namespaces, customresourcedefinitions") || strings.Contains(err.Error(), "configmaps") {

@@ -198,8 +198,8 @@ func defaultRanges() (list []netip.Prefix, err error) {
 	return list, nil
 }
 
-// checkPermissions asks the API whether the user may apply every object, before the first one is applied.
-// To apply an object that does not exist needs two verbs. In an upgrade, the objects exist.
+// checkPermissions asks the API whether the user may apply every object, before the first one is applied. An object that
+// does not exist needs two verbs. In an upgrade, the objects exist.
 func (c *Client) checkPermissions(ctx context.Context, objects []*Object, upgrade bool) error {
 	asked, denied := map[string]bool{}, []string{}
 	for _, o := range objects {
