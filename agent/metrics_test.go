@@ -2,7 +2,6 @@ package agent
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -17,17 +16,22 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
+// servedMetrics serves an agent's metrics until the test ends, and returns the address.
+func servedMetrics(t *testing.T) string {
+	t.Helper()
+	address := kerneltest.FreePort(t, "127.0.0.1").String()
+	a := &Agent{status: newStatus("a"), log: quietLog(), storeCache: newStoreCache(t.TempDir()+"/snapshot", func() {}, quietLog())}
+	if err := a.serve(t.Context(), address); err != nil {
+		t.Fatal(err)
+	}
+	return address
+}
+
 // TestMetricsConnectionLimit checks that clients can use up only a few file descriptors, that those of other users leave
 // room for root, whose kubelet asks for the agent's health, and that others are served once they disconnect.
 func TestMetricsConnectionLimit(t *testing.T) {
 	t.Parallel()
-	address := kerneltest.FreePort(t, "127.0.0.1").String()
-	a := &Agent{status: newStatus("a"), log: quietLog(), storeCache: newStoreCache(t.TempDir()+"/snapshot", func() {}, quietLog())}
-	ctx, stop := context.WithCancel(context.Background())
-	defer stop()
-	if err := a.serve(ctx, address); err != nil {
-		t.Fatal(err)
-	}
+	address := servedMetrics(t)
 	ask := func(c net.Conn) bool {
 		_ = c.SetDeadline(time.Now().Add(kerneltest.Slow(10 * time.Second)))
 		fmt.Fprint(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -73,13 +77,7 @@ func TestMetricsConnectionLimit(t *testing.T) {
 // TestMetricsConnectionWithoutBody checks that a client that announces a body and never sends it loses its connection.
 func TestMetricsConnectionWithoutBody(t *testing.T) {
 	t.Parallel()
-	address := kerneltest.FreePort(t, "127.0.0.1").String()
-	a := &Agent{status: newStatus("a"), log: quietLog(), storeCache: newStoreCache(t.TempDir()+"/snapshot", func() {}, quietLog())}
-	ctx, stop := context.WithCancel(context.Background())
-	defer stop()
-	if err := a.serve(ctx, address); err != nil {
-		t.Fatal(err)
-	}
+	address := servedMetrics(t)
 	c, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
