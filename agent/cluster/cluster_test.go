@@ -79,6 +79,7 @@ func TestValidate(t *testing.T) {
 		`{"subnets": [{"cidr": "10.0.0.0/16"}], "backends": [{"type": "vxlan", "when": "direct"}, {"type": "vxlan", "port": 8472}, {"type": "vxlan", "vni": 2, "port": 4789}]}`: "",
 		`{"subnets": [{"cidr": "10.0.0.0/16"}], "backends": [{"type": "bgp", "bgpPeer": [{"address": "192.0.2.1"}, {"asn": 65000}]}]}`:                                          "backends[0].bgpPeer[1].address is invalid IP: want the address of a router",
 		`{"subnets": [{"cidr": "10.0.0.0/16"}], "backends": [{"type": "bgp", "bgpPeer": [{"address": "fe80::1"}]}]}`:                                                            "backends[0].bgpPeer[0].address is fe80::1",
+		`{"subnets": [{"cidr": "10.0.0.0/16"}], "isolated": true, "backends": [{"type": "vxlan", "when": "direct", "port": 4789}, {"type": "vxlan", "vni": 2}]}`:                "backends[1] needs the same link as backends[0]",
 		`{"subnets": [{"cidr": "10.0.0.0/16"}], "peers": ["x"]}`:                                                                                                                "only an isolated network has peers",
 		`{"subnets": [{"cidr": "10.0.0.0/16"}], "mtu": 1279}`:                                                                                                                   "",
 		`{"subnets": [{"cidr": "10.0.0.0/16"}, {"cidr": "fd00::/64"}], "mtu": 1280}`:                                                                                            "",

@@ -77,7 +77,7 @@ func (n *Network) Validate() error {
 		if n.Isolated && b.Type != VXLAN {
 			bad(fmt.Sprintf("backends[%d].type", i), "is %q: an isolated network can only have %s", b.Type, VXLAN)
 		}
-		if j := slices.IndexFunc(n.Backends[:i], b.contends); j >= 0 {
+		if j := slices.IndexFunc(n.Backends[:i], func(other Backend) bool { return n.contend(b, other) }); j >= 0 {
 			bad(fmt.Sprintf("backends[%d]", i), "needs the same link as backends[%d] with other settings: a node has one link of the type %s%s", j, b.Type,
 				map[string]string{VXLAN: " for a vni, with one port"}[b.Type])
 		}
@@ -200,16 +200,17 @@ func (b Backend) problems() (list []problem) {
 	return list
 }
 
-// contends reports whether two backends would each set up the same link, but differently: a WireGuard link has the peers
-// of one backend, and a VXLAN link has one port.
-func (b Backend) contends(other Backend) bool {
+// contend reports whether two backends would each set up the same link, but differently: a WireGuard link has the peers of
+// one backend, and a VXLAN link has one port. An isolated network has one VNI, its own.
+func (n *Network) contend(a, b Backend) bool {
 	switch {
-	case b.Type != other.Type:
+	case a.Type != b.Type:
 		return false
-	case b.Type == VXLAN:
-		return cmp.Or(b.VNI, DefaultVNI) == cmp.Or(other.VNI, DefaultVNI) && cmp.Or(b.Port, DefaultPort) != cmp.Or(other.Port, DefaultPort)
+	case a.Type == VXLAN:
+		sameVNI := n.Isolated || cmp.Or(a.VNI, DefaultVNI) == cmp.Or(b.VNI, DefaultVNI)
+		return sameVNI && cmp.Or(a.Port, DefaultPort) != cmp.Or(b.Port, DefaultPort)
 	}
-	return b.Type == WireGuard
+	return a.Type == WireGuard
 }
 
 // ParseRange parses an address, a prefix, or a range "FIRST-LAST".
