@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -224,6 +225,40 @@ func TestInvalidRecords(t *testing.T) {
 		if err := create(d, record(d, owner)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestDamagedRecord changes each byte of a record in turn. The record counts as absent, so that DEL searches the
+// attachment's objects: with a changed name of a link, it would remove another one.
+func TestDamagedRecord(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	d := attach.Open(root)
+	file := filepath.Join(root, "attach", "net", "c1,eth0.json")
+	r := record(d, owner)
+	if err := errors.Join(create(d, r), d.Finish(r, 0)); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := len(`{"sum"`) // with another key, the content is as it was
+	for at := range whole {
+		damaged := slices.Clone(whole)
+		damaged[at] ^= 0x10
+		if err := os.WriteFile(file, damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := d.Read(owner); err == nil && at >= key {
+			t.Fatalf("byte %d of %s: %+v", at, damaged, got)
+		}
+	}
+	if err := os.WriteFile(file, append(whole, "   "...), 0o600); err != nil { // as overwrite does
+		t.Fatal(err)
+	}
+	if _, err := d.Read(owner); err != nil {
+		t.Errorf("with spaces: %v", err)
 	}
 }
 

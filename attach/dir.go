@@ -13,7 +13,6 @@ import (
 
 	"github.com/fairlead/fairlead/cni/rawjson"
 	"github.com/fairlead/fairlead/internal/bootid"
-	"github.com/fairlead/fairlead/internal/leanjson"
 	"github.com/fairlead/fairlead/internal/plainfile"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/netns"
@@ -90,7 +89,7 @@ func (d *Dir) read(path string) (*Record, error) {
 // parse decodes a record. adding says whether an ADD holds its lock.
 func (d *Dir) parse(path string, raw []byte, adding bool) (*Record, error) {
 	r := &Record{}
-	if err := rawjson.Unmarshal(raw, r); err != nil || r.Boot != d.boot {
+	if err := rawjson.Unmarshal(raw, r); err != nil || r.Boot != d.boot || !intact(raw) {
 		_ = os.Remove(path) // it is useless, and blocks a new one
 		return nil, fmt.Errorf("%s is not of this boot or not readable: %w", path, os.ErrNotExist)
 	}
@@ -130,7 +129,7 @@ func (d *Dir) Write(r *Record) error {
 // overwrite replaces a record without a new file, and reports whether it could. If the new record is shorter, spaces fill
 // the rest of the file, so that one write is enough.
 func (d *Dir) overwrite(r *Record) bool {
-	raw, err := leanjson.Append(nil, r)
+	raw, err := encode(r)
 	if err != nil {
 		return false
 	}
@@ -157,7 +156,7 @@ func (d *Dir) replace(r *Record, reservation *Reservation) error {
 }
 
 func (d *Dir) store(r *Record, reservation *Reservation, put func(from, to string) error) error {
-	raw, err := leanjson.Append(nil, r)
+	raw, err := encode(r)
 	if err == nil {
 		err = plainfile.WriteAt(reservation.fd, raw, 0, reservation.path)
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net/netip"
 	"time"
+
+	"github.com/fairlead/fairlead/internal/checksum"
 )
 
 // errInvalidIndex means that the index cannot be used and must be rebuilt.
@@ -66,13 +68,13 @@ func (h *header) encode() []byte {
 	b = le.AppendUint64(b, uint64(h.pending.since))
 	b = le.AppendUint32(b, h.spares)
 	b = b[:headerSize-4]
-	return le.AppendUint32(b, checksum(b))
+	return le.AppendUint32(b, checksum.Of(b))
 }
 
 func decodeHeader(b []byte) (h header, err error) {
 	le := binary.LittleEndian
 	if len(b) < headerSize || string(b[:len(magic)]) != magic ||
-		le.Uint32(b[headerSize-4:]) != checksum(b[:headerSize-4]) {
+		le.Uint32(b[headerSize-4:]) != checksum.Of(b[:headerSize-4]) {
 		return header{}, errInvalidIndex
 	}
 	next := func(n int) []byte { defer func() { b = b[n:] }(); return b[:n] }

@@ -3,6 +3,8 @@ package ipam
 import (
 	"encoding/binary"
 	"math/bits"
+
+	"github.com/fairlead/fairlead/internal/checksum"
 )
 
 // slotSize is the size of an entry in bytes: an entry never crosses a page.
@@ -24,12 +26,12 @@ func (s *slot) key() key { return key(s[:16]) }
 // seal marks the slot as used and sets its checksum.
 func (s *slot) seal() {
 	s[slotUsed] = 1
-	binary.LittleEndian.PutUint32(s[slotSum:], checksum(s[:slotSum]))
+	binary.LittleEndian.PutUint32(s[slotSum:], checksum.Of(s[:slotSum]))
 }
 
 // valid reports whether the slot is used and its checksum correct.
 func (s *slot) valid() bool {
-	return s.used() && binary.LittleEndian.Uint32(s[slotSum:]) == checksum(s[:slotSum])
+	return s.used() && binary.LittleEndian.Uint32(s[slotSum:]) == checksum.Of(s[:slotSum])
 }
 
 // table is a hash table in the index: open addressing, linear probing. Several entries may have the same key.

@@ -28,7 +28,7 @@ var forbidden = []struct {
 	{"cni/...", "github.com/", []string{module + "/cni"}, "the protocol depends on nothing"},
 	{"libcni", module, []string{module + "/cni", module + "/libcni"}, "a runtime uses it without our kernel package or plugins, with its own Exec"},
 	{"skel", module, []string{module + "/cni", module + "/skel"}, "a hand-written plugin needs no kernel engine"},
-	{"ipam", module, []string{module + "/cni", module + "/ipam", module + "/internal/filelock", module + "/internal/bootid", module + "/internal/plainfile"}, "address allocation needs neither plugins nor the kernel"},
+	{"ipam", module, []string{module + "/cni", module + "/ipam", module + "/internal/filelock", module + "/internal/bootid", module + "/internal/plainfile", module + "/internal/checksum"}, "address allocation needs neither plugins nor the kernel"},
 	{"kernel", module, []string{module + "/kernel", module + "/internal", module + "/cni/rawjson"}, "objects do not depend on plugins, and neither does rawjson, which decodes records"},
 	{"kernel/netlink", module, []string{module + "/kernel/netlink"}, "the wire format does not depend on objects"},
 	{"kernel/netns", module, []string{module + "/kernel/netns", module + "/kernel/netlink", module + "/internal"}, "namespaces do not depend on objects"},
