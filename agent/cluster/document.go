@@ -85,11 +85,11 @@ func decodeFlannel(key string, value []byte) (Document, error) {
 
 // valid decodes a value into a document and validates it.
 func valid(key string, value []byte, d Document, validate func() error) (Document, error) {
-	var problem string // of a store that has no document for the key, but something else in its place
-	if json.Unmarshal(value, &problem) == nil && problem != "" {
-		return nil, fmt.Errorf("read %s: %s", key, problem)
-	}
 	if err := json.Unmarshal(value, d); err != nil {
+		var problem string // of a store that has no document for the key, but something else in its place
+		if json.Unmarshal(value, &problem) == nil && problem != "" {
+			return nil, fmt.Errorf("read %s: %s", key, problem)
+		}
 		return nil, fmt.Errorf("read %s: %w", key, err)
 	}
 	if validate != nil {

@@ -256,8 +256,8 @@ func (s *Session) watch(ctx context.Context, held *store.Held) {
 	held.Release()
 }
 
-// watchKey returns when the key is deleted or has another revision, or when the context ends. The event of a deletion
-// may have the revision of what was deleted.
+// watchKey returns when the key is deleted or has another revision, or when the context ends. The Kubernetes API may
+// report a deletion with the revision of the deleted object.
 func (s *Session) watchKey(ctx context.Context, key string, revision int64) {
 	other := errors.New("the key changed")
 	for after := revision; ctx.Err() == nil; {

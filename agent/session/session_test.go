@@ -439,7 +439,7 @@ func TestInterruptedWatch(t *testing.T) {
 	kerneltest.Until(t, func() bool { now, err := s.Revision(); return err == nil && now != first })
 }
 
-// sameRevision is a store whose deletions have the revision of what was deleted, as the Kubernetes API store has.
+// sameRevision is a store that reports a deletion with the revision of the deleted key, as the Kubernetes API does.
 type sameRevision struct{ store.Store }
 
 func (s sameRevision) Watch(ctx context.Context, prefix string, after int64, f func(store.Batch) error) error {

@@ -758,8 +758,7 @@ func TestTakenNames(t *testing.T) {
 	wantConflict(t, s, []string{key}, put(key, `{"owner":"b"}`, 0))
 }
 
-// TestLongProblemIsWrittenOnce checks that a message that is cut within a character compares as equal with what the API
-// stored.
+// TestLongProblemIsWrittenOnce cuts a message inside a character. The API stores the message, and it is not written again.
 func TestLongProblemIsWrittenOnce(t *testing.T) {
 	t.Parallel()
 	stored, patches := []byte(`{"metadata": {"name": "default", "resourceVersion": "7"}}`), 0
