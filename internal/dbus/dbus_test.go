@@ -6,7 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // bus starts a real bus.
@@ -29,13 +30,7 @@ func bus(t *testing.T) {
 		_ = cmd.Wait()
 	})
 	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path="+dir+"/bus,guid=1")
-	for range 500 {
-		if _, err := os.Stat(dir + "/bus"); err == nil {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatal("the bus does not start")
+	kerneltest.Eventually(t, func() error { return kerneltest.Listens(dir + "/bus") })
 }
 
 func TestCalls(t *testing.T) {

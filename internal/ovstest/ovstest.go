@@ -37,7 +37,7 @@ func New(t testing.TB) *Switch {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	s.run("ovsdb-tool", "create", dir+"/conf.db", "/usr/share/openvswitch/vswitch.ovsschema")
 	s.StartDatabase()
-	s.Ctl("--retry", "--no-wait", "init") // the socket exists a moment before the daemon listens
+	s.Ctl("--no-wait", "init")
 	s.StartSwitch()
 	return s
 }
@@ -131,11 +131,11 @@ func (s *Switch) start(argv ...string) {
 	})
 }
 
-// wait waits for a socket.
+// wait waits until a daemon listens at a socket.
 func (s *Switch) wait(path string) {
 	s.t.Helper()
 	kerneltest.Eventually(s.t, func() error {
-		_, err := os.Stat(path)
+		err := kerneltest.Listens(path)
 		if err != nil {
 			err = fmt.Errorf("%w:\n%s", err, s.logs())
 		}

@@ -72,7 +72,7 @@ func (h *host) daemon() {
 		_ = log.Close()
 	})
 	kerneltest.Eventually(h.T, func() error {
-		_, err := os.Stat(socket)
+		err := kerneltest.Listens(socket)
 		if err != nil {
 			text, _ := os.ReadFile(log.Name())
 			err = fmt.Errorf("%v: the daemon does not listen: %w: %s", h.side, err, text)

@@ -121,14 +121,14 @@ const socket = "/run/docker.sock"
 func (m *machine) startPlugin(flags ...string) {
 	m.t.Helper()
 	m.plugin = m.start("plugin", append([]string{filepath.Join(bin, "fairlead"), "docker-plugin", "--interval", "1s", "--grace", grace()}, flags...)...)
-	m.exists("/run/docker/plugins/fairlead.sock")
+	m.listens("/run/docker/plugins/fairlead.sock")
 }
 
 func (m *machine) startDocker() {
 	m.t.Helper()
 	if m.containerd == nil {
 		m.containerd = m.start("containerd", "containerd", "--address", "/run/cd.sock", "--root", "/var/lib/cd", "--state", "/run/cd")
-		m.exists("/run/cd.sock")
+		m.listens("/run/cd.sock")
 	}
 	_ = os.Remove(m.Path("/run/docker.pid")) // of a dockerd that was killed
 	m.dockerd = m.start("dockerd", "dockerd", "--host", "unix://"+socket, "--pidfile", "/run/docker.pid", "--exec-root", "/run/dx",
@@ -136,9 +136,9 @@ func (m *machine) startDocker() {
 	kerneltest.Eventually(m.t, func() error { _, err := m.try("version"); return err })
 }
 
-func (m *machine) exists(file string) {
+func (m *machine) listens(socket string) {
 	m.t.Helper()
-	kerneltest.Eventually(m.t, func() error { _, err := os.Stat(m.Path(file)); return err })
+	kerneltest.Eventually(m.t, func() error { return kerneltest.Listens(m.Path(socket)) })
 }
 
 func (m *machine) cgroup() string { return cgroupOf(m.Name) }

@@ -83,7 +83,7 @@ func (m *machine) firewalld() string {
 	}
 	env := "DBUS_SYSTEM_BUS_ADDRESS=unix:path=" + m.Dir + "/bus"
 	m.start("dbus-daemon", "--nofork", "--config-file="+conf)
-	kerneltest.Until(m.T, func() bool { _, err := os.Stat(m.Dir + "/bus"); return err == nil })
+	kerneltest.Eventually(m.T, func() error { return kerneltest.Listens(m.Dir + "/bus") })
 	if err := os.Mkdir(m.Dir+"/etc", 0o700); err != nil {
 		m.T.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fairlead/fairlead/internal/dhcptest"
 	"github.com/fairlead/fairlead/internal/ovstest"
@@ -118,11 +117,5 @@ func (m *machine) dhcp() {
 		_ = daemon.Process.Kill()
 		_ = daemon.Wait()
 	})
-	for range 500 {
-		if _, err := os.Stat(m.Dir + "/dhcp.sock"); err == nil {
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	m.T.Fatal("the DHCP daemon did not start to listen")
+	kerneltest.Eventually(m.T, func() error { return kerneltest.Listens(m.Dir + "/dhcp.sock") })
 }

@@ -163,7 +163,7 @@ func startBird(t *testing.T, netns, conf string) *bird {
 			t.Logf("log of bird:\n%s", log)
 		}
 	})
-	kerneltest.Eventually(t, func() error { _, err := os.Stat(b.socket); return err })
+	kerneltest.Eventually(t, func() error { return kerneltest.Listens(b.socket) })
 	return b
 }
 

@@ -62,7 +62,7 @@ func TestUserspace(t *testing.T) {
 			t.Fatal(err)
 		}
 		go p.Wait()
-		kerneltest.Until(t, func() bool { _, err := os.Stat(w.Socket); return err == nil })
+		kerneltest.Eventually(t, func() error { return kerneltest.Listens(w.Socket) })
 	}
 	apply(t, w)
 	link := kerneltest.Run(t, "ip", "-d", "link", "show", "wg0")
