@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead/fairlead/agent/store/kube"
@@ -137,11 +138,24 @@ func (c *Client) established(ctx context.Context, objects []*Object) error {
 // condition is one of an object's conditions.
 type condition struct{ Type, Status, Reason, Message string }
 
-// until calls done again and again until it returns true or an error, or the context ends.
+// outage limits how long requests may fail in a row while a command waits. An API server restarts within it.
+const outage = time.Minute
+
+// until calls done again and again until it returns true, an error that stays, or the context ends.
 func until(ctx context.Context, done func() (bool, error)) error {
+	var failing time.Time
 	for {
 		ok, err := done()
-		if ok || err != nil {
+		switch {
+		case err == nil && ok:
+			return nil
+		case err == nil:
+			failing = time.Time{}
+		case !passes(err):
+			return err
+		case failing.IsZero():
+			failing = time.Now()
+		case time.Since(failing) >= outage && ctx.Err() == nil:
 			return err
 		}
 		select {
@@ -150,4 +164,14 @@ func until(ctx context.Context, done func() (bool, error)) error {
 		case <-time.After(poll):
 		}
 	}
+}
+
+// passes reports whether an error may be gone soon: the API server restarts, is overloaded, or compacted a list between
+// two of its pages.
+func passes(err error) bool {
+	if _, ok := errors.AsType[noAnswerError](err); ok || errors.Is(err, context.DeadlineExceeded) {
+		return true
+	}
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	return ok && (status.ErrStatus.Code >= 500 || apierrors.IsTooManyRequests(err) || apierrors.IsResourceExpired(err))
 }

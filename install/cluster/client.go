@@ -177,6 +177,11 @@ func isLimit(err error) bool {
 	return slices.ContainsFunc([]string{"exceeded quota", "denied the request", "denied request"}, func(s string) bool { return strings.Contains(err.Error(), s) })
 }
 
+// noAnswerError is the error of a request that the API server did not answer, or not completely.
+type noAnswerError struct{ error }
+
+func (e noAnswerError) Unwrap() error { return e.error }
+
 // explain returns an error of the API with what to do about it.
 func (c *Client) explain(what string, err error) error {
 	switch {
@@ -196,7 +201,7 @@ func (c *Client) explain(what string, err error) error {
 		return fmt.Errorf("%s: %w: %w", what, err, os.ErrNotExist)
 	}
 	if _, known := errors.AsType[*apierrors.StatusError](err); !known {
-		return fmt.Errorf("the API server %s does not answer: %w\nIs it running, and is %s the kubeconfig of this cluster? Name another with --kubeconfig or --context", c.server, err, c.source)
+		return noAnswerError{fmt.Errorf("the API server %s does not answer: %w\nIs it running, and is %s the kubeconfig of this cluster? Name another with --kubeconfig or --context", c.server, err, c.source)}
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }
