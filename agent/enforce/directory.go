@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,9 +28,10 @@ const directoryEvery = time.Second
 // directory follows the policies in the files of a directory. Their endpoints are the containers of this host. If a file
 // is invalid, all that was in force stays in force.
 type directory struct {
-	e     *Enforcer
-	stamp string
-	have  *policy.World // what the compiler has
+	e      *Enforcer
+	stamp  string        // of the files that the compiler has
+	failed string        // why they cannot be read
+	have   *policy.World // what the compiler has
 }
 
 // run follows the directory until the context ends.
@@ -46,24 +48,25 @@ func (d *directory) run(ctx context.Context) {
 	}
 }
 
-// look reads the files if they have changed.
+// look reads the files if they have changed. After an error it reads them again at the next look: a host may lack memory
+// or file descriptors for a moment.
 func (d *directory) look() {
 	files, stamp, err := policyFilesIn(d.e.o.Directory)
-	if err != nil {
-		stamp = "error: " + err.Error()
-	}
-	if stamp == d.stamp {
+	if err == nil && stamp == d.stamp && d.failed == "" {
 		return
 	}
-	d.stamp = stamp
 	var w *policy.World
 	if err == nil {
 		w, _, err = manifest.Load(nil, files...)
 	}
 	if err != nil {
-		d.e.o.Log.Error("network policy does not change, because the policies cannot be read", "error", err)
+		if d.failed != err.Error() {
+			d.e.o.Log.Error("network policy does not change, because the policies cannot be read", "error", err)
+		}
+		d.failed = err.Error()
 		return
 	}
+	d.stamp, d.failed = stamp, ""
 	d.apply(w)
 	d.e.synced(policyFiles)
 }
@@ -87,7 +90,11 @@ func policyFilesIn(dir string) (files []string, stamp string, err error) {
 			continue
 		}
 		files = append(files, path)
-		stamp += fmt.Sprintln(e.Name(), info.Size(), info.ModTime().UnixNano())
+		at, ok := info.Sys().(*syscall.Stat_t) // a copy may have the size and the time of the file that it replaces
+		if !ok {
+			return nil, "", fmt.Errorf("%s: no inode", path)
+		}
+		stamp += fmt.Sprintln(e.Name(), at.Ino, at.Size, at.Ctim)
 	}
 	return files, "files\n" + stamp, nil
 }

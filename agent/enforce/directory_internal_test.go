@@ -1,0 +1,100 @@
+package enforce
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/agent/policy"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+const filePolicy = "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: NAME, namespace: shop}\nspec: {podSelector: {}}\n"
+
+// followed is a directory with policies, and the Enforcer that follows it.
+type followed struct {
+	t   *testing.T
+	d   *directory
+	log strings.Builder
+}
+
+func follow(t *testing.T) *followed {
+	x := &followed{t: t}
+	dir := t.TempDir()
+	must(t, os.Chmod(filepath.Dir(dir), 0o755))
+	x.d = &directory{e: newEnforcer(Options{Node: "n1", Directory: dir, Log: slog.New(slog.NewTextHandler(&x.log, nil))}, nil), have: &policy.World{}}
+	return x
+}
+
+func (x *followed) write(name string) {
+	x.t.Helper()
+	must(x.t, os.WriteFile(filepath.Join(x.d.e.o.Directory, "p.yaml"), []byte(strings.Replace(filePolicy, "NAME", name, 1)), 0o600))
+}
+
+// want checks the names of the policies that the compiler has, and the number of messages.
+func (x *followed) want(messages int, name string) {
+	x.t.Helper()
+	x.d.look()
+	got := ""
+	for _, p := range x.d.have.Policies {
+		got += p.Name
+	}
+	if lines := strings.Count(x.log.String(), "\n"); got != name || lines != messages {
+		x.t.Errorf("policies %q, want %q; %d messages, want %d:\n%s", got, name, lines, messages, &x.log)
+	}
+}
+
+// TestDirectoryReadAgain checks that files that could not be read for a moment are read when they can be. They do not
+// change in between.
+func TestDirectoryReadAgain(t *testing.T) {
+	t.Parallel()
+	x := follow(t)
+	x.write("one")
+	runtime.LockOSThread() // until the thread ends with the test
+	as := func(uid int) { // of this thread only: root may read the file, and others may not
+		_, err := unix.SetfsuidRetUid(uid)
+		must(t, err)
+	}
+	as(65534)
+	x.want(1, "")
+	x.want(1, "")
+	as(0)
+	x.want(1, "one")
+	x.want(1, "one")
+	must(t, os.WriteFile(filepath.Join(x.d.e.o.Directory, "q.yaml"), []byte("kind: ["), 0o600))
+	x.want(2, "one")
+	x.want(2, "one")
+	must(t, os.Remove(filepath.Join(x.d.e.o.Directory, "q.yaml")))
+	x.want(2, "one")
+}
+
+// TestDirectoryReplacedFile checks that a file is read when another with its size and time takes its place, as a backup
+// does.
+func TestDirectoryReplacedFile(t *testing.T) {
+	t.Parallel()
+	x := follow(t)
+	path := filepath.Join(x.d.e.o.Directory, "p.yaml")
+	at := time.Unix(1_700_000_000, 0)
+	for _, name := range []string{"one", "two"} {
+		must(t, os.RemoveAll(path))
+		x.write(name)
+		must(t, os.Chtimes(path, at, at))
+		x.want(0, name)
+	}
+	var before, after syscall.Stat_t
+	must(t, syscall.Stat(path, &before))
+	kerneltest.Until(t, func() bool { // the clock of files is coarse
+		x.write("six")
+		must(t, os.Chtimes(path, at, at))
+		must(t, syscall.Stat(path, &after))
+		return after.Ctim != before.Ctim
+	})
+	x.want(0, "six")
+}
