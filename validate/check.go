@@ -101,7 +101,7 @@ func (c *checker) pinned(at string) {
 
 // dropIns returns the files *.conf in the directory with the network's name.
 func (c *checker) dropIns() (files []string) {
-	if cni.ValidateNetworkName(c.Network) != nil {
+	if c.File == Input || cni.ValidateNetworkName(c.Network) != nil {
 		return nil
 	}
 	dir := filepath.Join(filepath.Dir(c.File), c.Network)

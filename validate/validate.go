@@ -53,9 +53,25 @@ func Files(files, pluginDirs []string) (all []Report) {
 	return all
 }
 
+// Input is the name of standard input in a Report.
+const Input = "-"
+
+// Data reports on a configuration that is not in a file. It has no drop-in files.
+func Data(data []byte, pluginDirs []string) Report {
+	c := newChecker(Input, pluginDirs)
+	if c.data = data; c.isJSON() {
+		c.whole()
+	}
+	return c.finish()
+}
+
+func newChecker(file string, pluginDirs []string) *checker {
+	return &checker{pluginDirs: pluginDirs, Report: Report{File: file, Problems: []Finding{}, Warnings: []Finding{}}}
+}
+
 // File reports on one configuration file, first, and on its drop-in files.
 func File(file string, pluginDirs []string) []Report {
-	c := &checker{pluginDirs: pluginDirs, Report: Report{File: file, Problems: []Finding{}, Warnings: []Finding{}}}
+	c := newChecker(file, pluginDirs)
 	var dropIns []string
 	if c.read() {
 		dropIns = c.whole()
@@ -81,9 +97,8 @@ func Problems(file string, pluginDirs []string) error {
 }
 
 func checkDropIn(file string, list Report, pluginDirs []string) Report {
-	c := &checker{pluginDirs: pluginDirs, Report: Report{
-		File: file, Network: list.Network, CNIVersion: list.CNIVersion, NoVersion: list.NoVersion, dropIn: true, Problems: []Finding{}, Warnings: []Finding{},
-	}}
+	c := newChecker(file, pluginDirs)
+	c.Network, c.CNIVersion, c.NoVersion, c.dropIn = list.Network, list.CNIVersion, list.NoVersion, true
 	if c.read() {
 		c.member("")
 	}
@@ -108,13 +123,17 @@ func findDuplicates(all []Report) {
 	}
 }
 
-// read reads the file, and reports one that is not JSON.
+// read reads the file, and reports one that cannot be read or is not JSON.
 func (c *checker) read() bool {
 	var err error
 	if c.data, err = os.ReadFile(c.File); err != nil {
 		c.Problems = append(c.Problems, Finding{Problem: err.Error()})
 		return false
 	}
+	return c.isJSON()
+}
+
+func (c *checker) isJSON() bool {
 	e, ok := errors.AsType[*cni.ConfigError](cni.Check(c.data))
 	if ok {
 		c.Problems = append(c.Problems, Finding{e.Line, e.Column, e.Key, e.Value, e.Problem})
@@ -155,7 +174,7 @@ func Text(all []Report) string {
 
 // oddName warns of a file that runtimes do not read.
 func (c *checker) oddName() {
-	if !slices.Contains(netconf.Extensions(), filepath.Ext(c.File)) {
+	if c.File != Input && !slices.Contains(netconf.Extensions(), filepath.Ext(c.File)) {
 		c.warn("", fmt.Sprintf("runtimes only read files whose name ends in %s", strings.Join(netconf.Extensions(), ", ")))
 	}
 }

@@ -130,7 +130,11 @@ func (s *session) add(ctx context.Context) error {
 	existed := s.known()
 	res, err := s.cni.AddNetworkList(ctx, s.list, s.rt)
 	if err != nil && !existed { // plugins before the one that failed have created their objects
-		return errors.Join(err, s.cni.DelNetworkList(context.WithoutCancel(ctx), s.list, s.rt))
+		undo := s.cni.DelNetworkList(context.WithoutCancel(ctx), s.list, s.rt)
+		if undo != nil && undo.Error() == err.Error() { // both refuse the same argument
+			return err
+		}
+		return errors.Join(err, undo)
 	}
 	if err != nil {
 		return err

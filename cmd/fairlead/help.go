@@ -236,7 +236,7 @@ func distance(a, b string) int {
 	return rows[len(a)][len(b)]
 }
 
-// want checks the number of arguments of a command. A negative maximum means no limit.
+// want checks the number of arguments of a command, and that none is empty. A negative maximum means no limit.
 func want(min, max int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		switch {
@@ -246,6 +246,9 @@ func want(min, max int) cobra.PositionalArgs {
 			return unknownCommand(c, args[0])
 		case max >= 0 && len(args) > max:
 			return &usageError{fmt.Sprintf("too many arguments, from %q on; usage: %s", args[max], c.UseLine()), "Type: " + c.CommandPath() + " --help"}
+		}
+		if i := slices.Index(args, ""); i >= 0 { // as of "$NAME" in a script
+			return &usageError{fmt.Sprintf("argument %d is empty; usage: %s", i+1, c.UseLine()), "Type: " + c.CommandPath() + " --help"}
 		}
 		return nil
 	}

@@ -53,6 +53,10 @@ that was added with "fairlead add" is shown by the name of its namespace. The st
 			for _, r := range records {
 				list = append(list, describe(r))
 			}
+			if len(list) == 0 && !a.structured() && s.network+s.container != "" {
+				_, err := fmt.Fprintln(a.stdout, "No such attachment. To see all: fairlead list")
+				return err
+			}
 			return a.printList(list)
 		},
 	}

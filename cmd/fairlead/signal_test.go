@@ -17,7 +17,7 @@ import (
 // TestInterruptedInput checks that a signal ends a command that waits for its standard input.
 func TestInterruptedInput(t *testing.T) {
 	t.Parallel()
-	for _, argv := range [][]string{{"policy", "check", "-f", "-"}, {"pod", "setup", "x", "--netns", "/nowhere", "--pod", "-"}} {
+	for _, argv := range [][]string{{"policy", "check", "-f", "-"}, {"validate", "-"}, {"pod", "setup", "x", "--netns", "/nowhere", "--pod", "-"}} {
 		cmd := exec.Command("fairlead", argv...)
 		out, in, err := os.Pipe()
 		must(t, err)
