@@ -34,6 +34,28 @@ type testConf struct {
 	} `json:"options"`
 }
 
+// TestDecodeOuterField checks that a key of an embedded struct does not hide the same key of the outer one.
+func TestDecodeOuterField(t *testing.T) {
+	t.Parallel()
+	type Common struct {
+		Any  map[string]any `json:"runtimeConfig"`
+		Mode any            `json:"mode"`
+	}
+	var c struct {
+		Common
+		RuntimeConfig struct{ Rate uint8 } `json:"runtimeConfig"`
+		Kind          string               `json:"MODE"`
+	}
+	for data, want := range map[string]string{
+		`{"runtimeConfig": {"rate": -1}}`: `1:28: runtimeConfig.rate = -1: want a whole number from 0 to 255`,
+		`{"MODE": 5}`:                     `1:10: MODE = 5: want a string`,
+	} {
+		if err := cni.Decode([]byte(data), &c); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
 func TestDecodeNamesThePlace(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, data, want string }{

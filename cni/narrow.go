@@ -1,6 +1,7 @@
 package cni
 
 import (
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"errors"
@@ -79,7 +80,7 @@ func memberType(t reflect.Type, key string) reflect.Type {
 	if t.Kind() == reflect.Map {
 		return t.Elem()
 	}
-	var folded reflect.Type
+	var exact, folded *reflect.StructField // the outermost, as in encoding/json
 	for _, f := range reflect.VisibleFields(t) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if !f.IsExported() || name == "-" || (f.Anonymous && name == "") {
@@ -88,14 +89,17 @@ func memberType(t reflect.Type, key string) reflect.Type {
 		if name == "" {
 			name = f.Name
 		}
-		if name == key {
-			return f.Type
+		if name == key && (exact == nil || len(f.Index) < len(exact.Index)) {
+			exact = &f
 		}
-		if folded == nil && strings.EqualFold(name, key) {
-			folded = f.Type
+		if strings.EqualFold(name, key) && (folded == nil || len(f.Index) < len(folded.Index)) {
+			folded = &f
 		}
 	}
-	return folded
+	if exact = cmp.Or(exact, folded); exact == nil {
+		return nil
+	}
+	return exact.Type
 }
 
 // wanted describes what a type allows.
