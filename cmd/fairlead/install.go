@@ -82,7 +82,8 @@ func (a *app) uninstallCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "uninstall", Short: "restore the files that install replaced", GroupID: "more",
 		Long: "Uninstall removes the files that install created and restores those that it replaced. It keeps\n" +
-			"a file that was changed since. Containers keep running. After they are deleted, run\n" +
+			"a file that was changed since. Containers keep running: delete them first if no other plugin of\n" +
+			"the same name comes back, because a runtime needs it to delete them. Afterwards run\n" +
 			"\"fairlead gc --all\" to remove their rules.",
 		Example: "  fairlead uninstall --dry-run\n  fairlead uninstall",
 		Args:    want(0, 0),
@@ -242,7 +243,35 @@ func (i *installation) undo() error {
 	if err != nil {
 		return needRoot(err)
 	}
+	defer i.warnStranded(done)
 	return i.print(installed{Files: done, DryRun: i.dry, Attachments: []migrate.Attachment{}}, migration{})
+}
+
+// warnStranded names the attachments that need a removed plugin for their deletion.
+func (i *installation) warnStranded(done []install.Done) {
+	records, err := attach.Open(i.getenv(attach.RootVariable)).List("")
+	if err != nil {
+		fmt.Fprintln(i.stderr, "fairlead: warning: it is unknown whether attachments need the removed plugins:", err)
+		return
+	}
+	removed := map[string]bool{}
+	for _, d := range done {
+		removed[filepath.Base(d.Path)] = d.Action == install.Removed
+	}
+	var names []string
+	for _, r := range records {
+		if slices.ContainsFunc(r.Parts, func(p attach.Part) bool { return removed[p.Plugin] || removed[p.IPAM] }) {
+			names = append(names, strings.Join([]string{r.Network, r.ContainerID, r.IfName}, " "))
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	which, next := "that were removed", `To delete the containers, type "fairlead install" again first.`
+	if i.dry {
+		which, next = "that uninstall removes", "Delete the containers first."
+	}
+	fmt.Fprintf(i.stderr, "fairlead: warning: a runtime needs plugins %s to delete the containers of these attachments:\n  %s\n%s\n", which, strings.Join(names, "\n  "), next)
 }
 
 // describeAction returns what was done with a file, or what would be done.
