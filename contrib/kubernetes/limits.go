@@ -30,6 +30,7 @@ func (s *shape) limits() error {
 	want(s.Agent.Port >= 1 && s.Agent.Port <= 65535, "agent.port", s.Agent.Port, "a port from 1 to 65535")
 	want(path.IsAbs(s.CNI.Directory), "cni.directory", fmt.Sprintf("%q", s.CNI.Directory), "an absolute path")
 	want(path.IsAbs(s.CNI.Binaries), "cni.binaries", fmt.Sprintf("%q", s.CNI.Binaries), "an absolute path")
+	want(path.IsAbs(s.PodNetworks.Kubelet), "podNetworks.kubelet", fmt.Sprintf("%q", s.PodNetworks.Kubelet), "an absolute path")
 	want(listFile.MatchString(s.CNI.File), "cni.file", fmt.Sprintf("%q", s.CNI.File), `a file name that ends in ".conflist"`)
 	want(s.Flannel.Prefix != "", "flannel.prefix", `""`, "the prefix of flannel's annotations")
 	if err := config.CheckList(s.CNI.List); err != nil {

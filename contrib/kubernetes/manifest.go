@@ -155,8 +155,9 @@ type shape struct {
 		List      json.RawMessage `json:"list"`
 	} `json:"cni"`
 	PodNetworks struct {
-		Enabled     bool `json:"enabled"`
-		Definitions bool `json:"definitions"`
+		Enabled     bool   `json:"enabled"`
+		Definitions bool   `json:"definitions"`
+		Kubelet     string `json:"kubelet"`
 	} `json:"podNetworks"`
 	Policy struct {
 		Enabled bool `json:"enabled"`
