@@ -70,7 +70,7 @@ test: ## run the fast tests, in under 25 minutes (needs root: network namespaces
 	go run $(STATICCHECK) ./...
 	@mkdir -p bin; rm -f $(FEATURES)
 	FAIRLEAD_FEATURES=$(FEATURES) go test -vet=off -count=1 -parallel 6 -timeout 20m ./...
-	@test/fuzz 2000x
+	@test/fuzz 500x
 	@sh test/install-packages $(VM_NEEDS)
 	go run ./test/vm -kernel 6.12 -features $(FEATURES) -lacking
 

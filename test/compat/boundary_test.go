@@ -79,7 +79,7 @@ type boundaryCounts struct {
 // values of other types, the key in another case and the key twice. If both accept a value, results and effects must be
 // equal. If both refuse it, the reasons must match: see refusals. If only one accepts it, there must be a listed reason.
 //
-// It runs every 16th case, and every 48th of those for virtual machines: see sampled.
+// It runs every 16th case, and every 144th of those for virtual machines: see sampled.
 func TestBoundaries(t *testing.T) {
 	installReference(t)
 	counts := &boundaryCounts{}
@@ -87,7 +87,7 @@ func TestBoundaries(t *testing.T) {
 		for i, c := range boundaryCases() {
 			every := 16
 			if c.needs != "" {
-				every = 48
+				every = 144
 			}
 			if !sampled(i, every) || strings.Contains(c.plugins, `"dataDir": "x"`) { // both sides would share the folder
 				continue
