@@ -131,10 +131,8 @@ func (m *Map) join(s *cluster.Snapshot) {
 			by, err := chosen(list, s.Nodes[a.Name], s.Nodes[b.Name])
 			t := Tunnel{A: a.Name, B: b.Name, By: by, State: Joined}
 			switch {
-			case err != nil && len(m.Tunnels) < maxTunnels:
-				t.State = err.Error()
 			case err != nil:
-				t.State = ""
+				t.State = err.Error()
 			case a.State == Away || b.State == Away:
 				t.State = Away
 			}
