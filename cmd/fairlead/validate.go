@@ -17,7 +17,7 @@ func (a *app) validateCommand() *cobra.Command {
 			"that is not on CNI_PATH, and of an unknown key that resembles a known one. Without an argument\n" +
 			"it reads NETCONFPATH; - is standard input. Exit code 3: a configuration is not valid.",
 		Example: "  fairlead validate /etc/cni/net.d/10-my-network.conflist\n  fairlead validate --json examples/*.conf*\n  jq .network pod.json | fairlead validate -",
-		Args: want(0, -1),
+		Args:    want(0, -1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				args = []string{a.confDir()}
