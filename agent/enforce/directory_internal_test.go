@@ -58,7 +58,7 @@ func TestDirectoryReadAgain(t *testing.T) {
 	x := follow(t)
 	x.write("one")
 	runtime.LockOSThread() // until the thread ends with the test
-	as := func(uid int) { // of this thread only: root may read the file, and others may not
+	as := func(uid int) {  // of this thread only: root may read the file, and others may not
 		_, err := unix.SetfsuidRetUid(uid)
 		must(t, err)
 	}
