@@ -172,6 +172,7 @@ func TestInvalidConfig(t *testing.T) {
 		"[":                                      "agent.yaml:1:1: a value is missing",
 		"a: b: c":                                `agent.yaml:1:1: there is a second ":" on one line`,
 		"node: a\n  grace: 5m":                   "agent.yaml:2:3: there is a second",
+		"node: a\ngrace: 5m\nnode: b":            `agent.yaml:3:1: the key "node" occurs twice`,
 		"node: a\n\tgrace: 5m":                   "agent.yaml:2:2: ",
 		"network: {subnets: [{cidr: 10.0.0.0/8}], backends: [{type: udp}]}\nnodes: a": `agent.yaml:2:1: nodes: there is no such key`,
 	} {

@@ -53,17 +53,17 @@ func parse(file string, raw []byte, into any) (*yaml.Node, error) {
 	case !errors.Is(err, io.EOF):
 		return nil, invalid(yamlerr.Explain(file, raw, err))
 	}
-	return &doc, decodeNode(file, &doc, into)
+	return &doc, decodeNode(file, raw, &doc, into)
 }
 
 // isNull reports whether a document is empty, as after a last "---".
 func isNull(doc *yaml.Node) bool { return len(doc.Content) == 0 || doc.Content[0].Tag == "!!null" }
 
 // decodeNode decodes a document into a value, after it has verified every type.
-func decodeNode(file string, doc *yaml.Node, into any) error {
+func decodeNode(file string, raw []byte, doc *yaml.Node, into any) error {
 	var tree any
 	if err := doc.Decode(&tree); err != nil {
-		return invalid(inFile(file, fmt.Errorf("%s", strings.TrimPrefix(strings.SplitN(err.Error(), "\n", 2)[0], "yaml: "))))
+		return invalid(yamlerr.Explain(file, raw, err))
 	}
 	if tree == nil {
 		return nil // empty file
@@ -100,7 +100,7 @@ func ParseNetworks(file string, raw []byte, name string) (all []*cluster.Network
 			return nil, invalid(yamlerr.Explain(file, raw, err))
 		}
 		var n namedNetwork
-		if err := decodeNode(file, &doc, &n); err != nil {
+		if err := decodeNode(file, raw, &doc, &n); err != nil {
 			return nil, err
 		}
 		switch {

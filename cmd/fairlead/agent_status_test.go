@@ -60,7 +60,8 @@ func TestStoreOfAgent(t *testing.T) {
 		args []string
 	}{
 		{"there", []string{"node", "list"}},
-		{"No nodes", []string{"node", "list", "--store-file", empty}},
+		{noNodes, []string{"node", "list", "--store-file", empty}},
+		{noNodes, []string{"map", "--store-file", empty}},
 		{"there", []string{"__complete", "node", "show", ""}},
 	} {
 		if code, out, errs := h.fairlead(row.args...); code != 0 || !strings.Contains(out, row.want) {

@@ -287,7 +287,7 @@ func TestCollectUnknownPlugin(t *testing.T) {
 	if code != exitFailed || !strings.Contains(errs, "nowhere-to-be-found") || !strings.Contains(errs, "Fairlead's objects are removed, but DEL failed:") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
-	if out := s.ok("list", "--network", "m"); !strings.HasPrefix(out, "No attachments") {
+	if out := s.ok("list", "--network", "m"); !strings.HasPrefix(out, "No such attachment") {
 		t.Errorf("still listed:\n%s", out)
 	}
 }

@@ -58,6 +58,10 @@ func (a *app) draw(m *picture.Map, file string) error {
 }
 
 func (a *app) printMap(m *picture.Map) error {
+	if len(m.Nodes) == 0 {
+		_, err := fmt.Fprintln(a.stdout, noNodes)
+		return err
+	}
 	t := table{{"NODE", "STATE", "ADDRESSES", "BLOCKS", "CONTAINERS"}}
 	for _, n := range m.Nodes {
 		t = append(t, []string{n.Name, n.State, join(n.Addresses), join(n.Blocks), fmt.Sprint(len(n.Containers))})

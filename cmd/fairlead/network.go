@@ -185,6 +185,9 @@ func (n *networkFlags) complete(name string) error {
 	bad := func(flag, value, want string) error {
 		return &usageError{fmt.Sprintf("--%s %s: %s", flag, value, want), "Type: fairlead network create --help"}
 	}
+	if len(n.subnets) == 0 {
+		return &usageError{"a network needs addresses: add --subnet 10.0.0.0/16, for example", "Type: fairlead network create --help"}
+	}
 	for _, x := range n.subnets {
 		p, err := netip.ParsePrefix(x)
 		if err != nil {

@@ -41,12 +41,15 @@ func (a *app) nodeList(f *agentFlags) *cobra.Command {
 	})
 }
 
+// noNodes is what tables of the nodes say if there are none.
+const noNodes = "No nodes. A host joins the cluster when its agent starts: fairlead agent"
+
 func (a *app) printNodes(nodes []admin.Node) error {
 	if a.structured() {
 		return a.printData(nodes)
 	}
 	if len(nodes) == 0 {
-		_, err := fmt.Fprintln(a.stdout, "No nodes. A host joins the cluster when its agent starts: fairlead agent")
+		_, err := fmt.Fprintln(a.stdout, noNodes)
 		return err
 	}
 	t := table{{"NODE", "STATE", "ADDRESSES", "BLOCKS", "CONTAINERS", "AGENT", "MACHINE"}}

@@ -1,4 +1,4 @@
-// Package yamlerr explains syntax errors in YAML.
+// Package yamlerr explains errors in YAML.
 package yamlerr
 
 import (
@@ -11,7 +11,10 @@ import (
 // Explain returns an error of the YAML parser in words for users, as FILE:LINE:COLUMN: MESSAGE. The column is that of the
 // line's first character: the parser does not report a column. File may be "".
 func Explain(file string, raw []byte, err error) error {
-	text := strings.TrimPrefix(strings.SplitN(err.Error(), "\n", 2)[0], "yaml: ")
+	text, more, _ := strings.Cut(strings.TrimPrefix(err.Error(), "yaml: "), "\n")
+	if text == "unmarshal errors:" { // each has a line of its own: the first one counts
+		text, _, _ = strings.Cut(strings.TrimSpace(more), "\n")
+	}
 	line := 1
 	if m := regexp.MustCompile(`^line (\d+): (.*)`).FindStringSubmatch(text); m != nil {
 		line, _ = strconv.Atoi(m[1])
@@ -24,8 +27,34 @@ func Explain(file string, raw []byte, err error) error {
 	return fmt.Errorf("%s%d:%d: %s", strings.TrimPrefix(file+":", ":"), line, column, explain(text))
 }
 
-// explain translates a message of the YAML scanner.
+var (
+	twice     = regexp.MustCompile(`^mapping key (".*") already defined at line`)
+	wrongType = regexp.MustCompile("^cannot unmarshal !!\\w+ (`.*` )?into (.*)")
+)
+
+// wanted describes a type of Go to which a value was not assigned.
+func wanted(goType string) string {
+	switch {
+	case strings.HasPrefix(goType, "int"), strings.HasPrefix(goType, "uint"):
+		return "a whole number"
+	case goType == "bool":
+		return "true or false"
+	case goType == "string":
+		return "text"
+	case strings.HasPrefix(goType, "[]"):
+		return "a list"
+	}
+	return "keys with values"
+}
+
+// explain translates a message of the YAML parser.
 func explain(text string) string {
+	if m := twice.FindStringSubmatch(text); m != nil {
+		return "the key " + m[1] + " occurs twice"
+	}
+	if m := wrongType.FindStringSubmatch(text); m != nil {
+		return strings.TrimPrefix(strings.ReplaceAll(strings.TrimSpace(m[1]), "`", `"`)+": ", ": ") + "want " + wanted(m[2])
+	}
 	for part, explained := range map[string]string{
 		"mapping values are not allowed":                  "there is a second \":\" on one line, or the line is indented too far: put a value that contains \":\" in quotes",
 		"did not find expected key":                       "this line is indented differently from the keys around it, or a quote or bracket before it is not closed",
