@@ -277,7 +277,7 @@ func (v *Veth) remove(e *Engine) error {
 	if err != nil || in.Kind != "veth" {
 		return err
 	}
-	out, err := e.LinkByIndex(Host, in.Peer)
+	out, err := e.OtherEnd(in)
 	if err != nil || !likeReference(out) {
 		return nil // another owner's pair
 	}
