@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/kernel/netns"
 )
 
 // gatewayPair returns the bridge of a network and the pair that has the gateway of a VLAN.
@@ -53,9 +54,12 @@ func TestSharedPairJoinsNewBridge(t *testing.T) {
 	}
 }
 
-func openHost(t *testing.T) *Engine {
+func openHost(t *testing.T) *Engine { return openIn(t, nil) }
+
+// openIn returns an engine for a container's namespace, which may be nil.
+func openIn(t *testing.T, ns *netns.Handle) *Engine {
 	t.Helper()
-	e, err := Open(nil, Options{})
+	e, err := Open(ns, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
