@@ -353,7 +353,7 @@ func (e *Engine) DefaultLink(s Side) (string, error) {
 		}
 		best := -1
 		for i, r := range routes {
-			if r.Dst.Bits() == 0 && r.Index != 0 && (best < 0 || r.Metric < routes[best].Metric) {
+			if r.Type == unix.RTN_UNICAST && r.Dst.Bits() == 0 && r.Index != 0 && (best < 0 || r.Metric < routes[best].Metric) {
 				best = i
 			}
 		}
