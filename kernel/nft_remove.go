@@ -102,7 +102,7 @@ func (e *Engine) removeElement(b *transaction, x *Element, leaving map[string]ma
 	}
 	b.reqs, b.objects = append(b.reqs, del), append(b.objects, x)
 	successor := e.successors[x.id()]
-	passes := successor != nil && SameContainer(successor.OwnerTag, x.OwnerTag)
+	passes := successor != nil && e.options.sameContainer(successor.OwnerTag, x.OwnerTag)
 	if leaving[set] == nil {
 		leaving[set] = map[string]bool{}
 	}
