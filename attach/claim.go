@@ -52,7 +52,7 @@ func (d *Dir) Sharing(o kernel.Owner, ports []Port) (out []kernel.Owner) {
 			continue // no claims, or unreadable
 		}
 		for _, c := range list.claims {
-			if other, ok := kernel.ParseOwnerTag(c.tag); ok && kernel.SameContainer(c.tag, o.Tag()) && !slices.Contains(out, other) {
+			if other, ok := d.ownerOf(c.tag); ok && isOther(o, other) && !slices.Contains(out, other) {
 				out = append(out, other)
 			}
 		}
@@ -167,9 +167,12 @@ func (d *Dir) claimIn(f *os.File, name string, o kernel.Owner, ports []Port) err
 			own.hostIP = "*"
 		}
 		for _, c := range list.claims {
-			if !o.Owns(c.tag) && !kernel.SameContainer(c.tag, own.tag) && overlap(c.hostIP, own.hostIP) && d.Alive(c.tag) {
-				return cni.Errorf(cni.CodeInvalidNetworkConfig, "host port %d/%s on %s is already taken by %s",
-					p.HostPort, p.Protocol, words(c.hostIP), describe(c.tag))
+			if o.Owns(c.tag) || !overlap(c.hostIP, own.hostIP) || !d.Alive(c.tag) {
+				continue
+			}
+			if other, ok := d.ownerOf(c.tag); ok && !isOther(o, other) {
+				return cni.Errorf(cni.CodeInvalidNetworkConfig, "host port %d/%s on %s is already taken by container %s (network %s, interface %s)",
+					p.HostPort, p.Protocol, words(c.hostIP), other.ContainerID, other.Network, other.IfName)
 			}
 		}
 		more = append(more, own)
@@ -203,9 +206,23 @@ func words(hostIP string) string {
 	return hostIP
 }
 
-func describe(tag string) string {
+// isOther reports whether two owners are two attachments of one container.
+func isOther(a, b kernel.Owner) bool { return a != b && a.ContainerID == b.ContainerID }
+
+// SameContainer reports whether two owner tags belong to two attachments of one container. Of a tag with hashes, only
+// the record tells the container.
+func (d *Dir) SameContainer(tag, other string) bool {
+	a, ok1 := d.ownerOf(tag)
+	b, ok2 := d.ownerOf(other)
+	return ok1 && ok2 && isOther(a, b)
+}
+
+func (d *Dir) ownerOf(tag string) (kernel.Owner, bool) {
 	if o, ok := kernel.ParseOwnerTag(tag); ok {
-		return fmt.Sprintf("container %s (network %s, interface %s)", o.ContainerID, o.Network, o.IfName)
+		return o, true
 	}
-	return tag
+	if r := d.ByTag(tag); r != nil {
+		return r.Owner(), true
+	}
+	return kernel.Owner{}, false
 }

@@ -83,6 +83,9 @@ func (a *Addr) ensure(e *Engine) error {
 	}
 	return e.send(a, a.In, add, func(r netlink.Response) error {
 		if a.IsShared && errors.Is(r.Err, unix.EEXIST) {
+			if a.Prefix.Addr().Is6() {
+				e.later = append(e.later, later{a, func() error { return a.resolveLength(e) }})
+			}
 			return nil
 		}
 		if r.Err != nil {
@@ -157,6 +160,15 @@ func (a *Addr) resolveOverlaps(e *Engine) error {
 		_, err = e.Request(a.In, netlink.Request{Type: unix.RTM_NEWADDR, Flags: unix.NLM_F_CREATE | unix.NLM_F_REPLACE, Body: a.Message(i)})
 	}
 	return err
+}
+
+// resolveLength handles an IPv6 address that a shared link has with another prefix length: the kernel does not add it
+// twice.
+func (a *Addr) resolveLength(e *Engine) error {
+	if _, err := a.find(e); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return a.resolveOverlaps(e)
 }
 
 // Addrs lists the addresses of a link.

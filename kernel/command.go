@@ -32,6 +32,12 @@ func (c *Command) ensure(e *Engine) error {
 	if there, err := c.exists(e); there || err != nil {
 		return err
 	}
+	if c.IsShared {
+		defer e.lockHost()()
+		if there, err := c.exists(e); there || err != nil {
+			return err
+		}
+	}
 	if err := e.run(c.Do); err != nil {
 		if there, _ := c.exists(e); !there { // a concurrent ADD may have created it
 			return err
@@ -40,6 +46,19 @@ func (c *Command) ensure(e *Engine) error {
 	e.noteCreated(c)
 	return nil
 }
+
+// lockHost makes concurrent ADDs create shared objects one after the other: iptables adds a rule again that exists. Any
+// user can hold the lock of the host's namespace, so the wait has a short limit, and ADD goes on without the lock.
+func (e *Engine) lockHost() (unlock func()) {
+	ctx, cancel := context.WithTimeout(e.ctx, 2*lockPatience) // Lock leaves a half for the work
+	defer cancel()
+	if e.ns[Host].Lock(ctx) != nil {
+		return func() {}
+	}
+	return e.ns[Host].Unlock
+}
+
+const lockPatience = 5 * time.Second
 
 // exists runs the probe. A probe that fails for another reason is an error: an object wrongly taken as missing would be
 // created twice or never removed.

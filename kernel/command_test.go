@@ -4,10 +4,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/kernel/netns"
 )
 
 // TestCommandProbe checks that an inconclusive probe is an error, so that nothing is created twice or left behind.
@@ -49,6 +51,41 @@ func TestCommandProbe(t *testing.T) {
 			t.Errorf("%s: remove: %v", tt.name, err)
 		}
 		e.Close()
+	}
+}
+
+// TestConcurrentSharedCommand checks that concurrent ADDs create a shared object once.
+func TestConcurrentSharedCommand(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	ns, err := netns.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	file := filepath.Join(t.TempDir(), "rules")
+	c := &kernel.Command{
+		Probe: []string{"sh", "-c", "test -s " + file + " || exit 2"}, Do: []string{"sh", "-c", "sleep 0.1; echo rule >> " + file}, IsShared: true,
+	}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			err := ns.Do(func() error {
+				e, err := kernel.Open(nil, kernel.Options{})
+				if err != nil {
+					return err
+				}
+				defer e.Close()
+				return e.Apply(kernel.Objects{c})
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if got, err := os.ReadFile(file); err != nil || string(got) != "rule\n" {
+		t.Errorf("created: %q, %v", got, err)
 	}
 }
 

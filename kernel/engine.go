@@ -49,6 +49,17 @@ type Options struct {
 	// Alive reports whether the attachment with an owner tag exists. The engine replaces elements of dead owners. nil:
 	// every owner is alive.
 	Alive func(tag string) bool
+
+	// SameContainer reports whether two owner tags belong to two attachments of one container. nil: a tag with hashes
+	// belongs to an unknown container.
+	SameContainer func(tag, other string) bool
+}
+
+func (o *Options) sameContainer(tag, other string) bool {
+	if o.SameContainer == nil || tag == other {
+		return SameContainer(tag, other)
+	}
+	return o.SameContainer(tag, other)
 }
 
 type queued struct {

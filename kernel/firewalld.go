@@ -71,12 +71,19 @@ func (z *ZoneSource) diff(*Engine) ([]string, error) {
 	return []string{"is missing"}, nil
 }
 
+// remove removes the source. A firewalld that has ended has forgotten it.
 func (z *ZoneSource) remove(*Engine) error {
 	err := z.call("removeSource")
-	if isFirewalld(err, "NOT_ENABLED") || isFirewalld(err, "UNKNOWN_SOURCE") || isFirewalld(err, "ZONE_CONFLICT") {
+	if isFirewalld(err, "NOT_ENABLED") || isFirewalld(err, "UNKNOWN_SOURCE") || isFirewalld(err, "ZONE_CONFLICT") || isUnowned(err) {
 		return os.ErrNotExist
 	}
 	return err
+}
+
+// isUnowned reports whether the bus answered that no process has firewalld's name.
+func isUnowned(err error) bool {
+	e, ok := errors.AsType[*dbus.Error](err)
+	return ok && (e.Name == "org.freedesktop.DBus.Error.ServiceUnknown" || e.Name == "org.freedesktop.DBus.Error.NameHasNoOwner")
 }
 
 // isFirewalld reports whether an error is a firewalld exception with the given code, the first word of its message.

@@ -63,12 +63,13 @@ func (m *HostDevice) ensure(e *Engine) error {
 	return nil
 }
 
-// move takes a link down, then moves it, renames it and sets its alias in one message.
+// move moves a link, renames it and sets its alias in one message. The kernel takes a link down that it moves, but not
+// one that it refuses to move, such as a bond. To rename a link in its namespace, move takes it down first.
 func (e *Engine) move(from, to Side, l *LinkInfo, name, alias string) error {
 	if e.ns[to] == nil {
 		return errNoContainer
 	}
-	if l.Up {
+	if l.Up && from == to {
 		if _, err := e.Request(from, netlink.Request{Type: unix.RTM_NEWLINK, Flags: 0, Body: netlink.LinkMessage(l.Index, 0, unix.IFF_UP)}); err != nil {
 			return fmt.Errorf("bring it down: %w", err)
 		}

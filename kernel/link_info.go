@@ -93,10 +93,14 @@ func (e *Engine) Link(s Side, name string) (*LinkInfo, error) {
 	return e.getLink(s, name, named(name))
 }
 
-// named returns a message about the link with a name.
+// named returns a message about the link with a name. A name of 16 bytes or more is an alternative one: "altname" of
+// ip-link(8).
 func named(name string) netlink.Buffer {
-	b := netlink.LinkMessage(0, 0, 0)
-	b.String(unix.IFLA_IFNAME, name)
+	b, typ := netlink.LinkMessage(0, 0, 0), uint16(unix.IFLA_IFNAME)
+	if len(name) >= unix.IFNAMSIZ {
+		typ = unix.IFLA_ALT_IFNAME
+	}
+	b.String(typ, name)
 	return b
 }
 

@@ -178,7 +178,7 @@ func (e *Engine) evict(x *Element) error {
 	if err != nil {
 		return err
 	}
-	if SameContainer(have.Comment, x.OwnerTag) && (e.options.Alive == nil || e.options.Alive(have.Comment)) {
+	if e.options.sameContainer(have.Comment, x.OwnerTag) && (e.options.Alive == nil || e.options.Alive(have.Comment)) {
 		if e.keptByOther == nil {
 			e.keptByOther = map[*Element]bool{}
 		}

@@ -140,7 +140,7 @@ func (x *Element) diff(e *Engine) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if SameContainer(have.Comment, x.OwnerTag) {
+	if e.options.sameContainer(have.Comment, x.OwnerTag) {
 		return nil, nil // see evict
 	}
 	var d []string

@@ -79,8 +79,8 @@ func (e *Engine) tryRemove(list []*Element, groups []*NFT, dead func(tag string)
 	return nil
 }
 
-// removeElement adds the deletion of an element that still has its owner tag. It notes the key
-// in leaving, unless the element passes to a successor.
+// removeElement adds the deletion of an element that still has its owner tag, once if the list has it twice. It notes in
+// leaving that the key goes, or false if the element passes to a successor.
 func (e *Engine) removeElement(b *transaction, x *Element, leaving map[string]map[string]bool, dead func(tag string) bool) error {
 	have, err := e.element(x)
 	if errors.Is(err, os.ErrNotExist) || err == nil && have.Comment != x.OwnerTag {
@@ -92,19 +92,24 @@ func (e *Engine) removeElement(b *transaction, x *Element, leaving map[string]ma
 	if dead != nil && !dead(x.OwnerTag) { // asked after reading the generation, which a later change moves
 		return nil
 	}
+	set, key := x.setName(), string(have.Key)
+	if _, again := leaving[set][key]; again {
+		return nil
+	}
 	del, err := x.Wire().Delete()
 	if err != nil {
 		return err
 	}
 	b.reqs, b.objects = append(b.reqs, del), append(b.objects, x)
-	if successor := e.successors[x.id()]; successor != nil && SameContainer(successor.OwnerTag, x.OwnerTag) {
-		return b.element(successor)
-	}
-	set := x.setName()
+	successor := e.successors[x.id()]
+	passes := successor != nil && e.options.sameContainer(successor.OwnerTag, x.OwnerTag)
 	if leaving[set] == nil {
 		leaving[set] = map[string]bool{}
 	}
-	leaving[set][string(have.Key)] = true
+	leaving[set][key] = !passes
+	if passes {
+		return b.element(successor)
+	}
 	return nil
 }
 

@@ -163,6 +163,28 @@ func TestRemoveEmptyGroupOfSeveral(t *testing.T) {
 	}
 }
 
+// TestRemoveElementTwice checks elements that a list has twice: they are removed, or passed on, once.
+func TestRemoveElementTwice(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	e := open(t, "", kernel.Options{})
+	twice := append(masquerade("10.1.0.5"), element(owner, "10.1.0.5"))
+	second := kernel.Owner{Network: "net", ContainerID: owner.ContainerID, IfName: "eth1"}
+	for _, wanted := range []kernel.Objects{nil, {element(second, "10.1.0.5")}} {
+		if err := e.Apply(twice); err != nil {
+			t.Fatal(err)
+		}
+		e.HandOver(wanted)
+		if err := e.Remove(twice); err != nil {
+			t.Error(err)
+		}
+		set := kerneltest.Run(t, "nft", "list", "table", "inet", "fairlead")
+		if strings.Contains(set, owner.Tag()) || strings.Contains(set, second.Tag()) != (wanted != nil) {
+			t.Errorf("passed to %v:\n%s", wanted, set)
+		}
+	}
+}
+
 // TestRulesReadBack checks that nft lists each rule as it was written.
 func TestRulesReadBack(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,7 @@ import (
 )
 
 // StackedLink is a VLAN, MACVLAN or IPVLAN link of the container on top of a parent link. It is created in the
-// container's namespace under its final name, down (see Up).
+// container's namespace, down (see Up), under its final name if the kernel allows that.
 type StackedLink struct {
 	base
 	Type       string `json:",omitzero"` // "macvlan", "ipvlan", "vlan"
@@ -77,26 +77,77 @@ func (s *StackedLink) String() string {
 }
 
 func (s *StackedLink) ensure(e *Engine) error {
-	birth, err := s.createMessage(e)
-	if err != nil {
-		return err
+	name := s.Name
+	err := s.createAs(e, name)
+	if errors.Is(err, unix.EEXIST) && s.onlyHostHas(e) {
+		name = s.temporaryName()
+		err = s.createAs(e, name)
 	}
-	create := netlink.Request{Type: unix.RTM_NEWLINK, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Body: birth}
-	if _, err = e.Request(s.ParentSide, create); errors.Is(err, unix.EEXIST) && s.Type == "vlan" {
-		if _, taken := e.Link(Container, s.Name); errors.Is(taken, os.ErrNotExist) {
-			if l := s.sameVLAN(e); l != nil {
-				return fmt.Errorf("another link of %s has VLAN %d: interface %s of the %s: %w", s.Parent, s.VLAN, l.Name, s.ParentSide, err)
-			}
-			err = e.retryWhileTaken(s.ParentSide, create, unix.EEXIST)
-		}
+	if errors.Is(err, unix.EEXIST) && s.Type == "vlan" {
+		err = s.awaitVLAN(e, name, err)
 	}
 	if err != nil {
 		return s.explain(err)
 	}
 	e.noteCreated(s)
+	if name != s.Name {
+		return s.rename(e, name)
+	}
 	// A kill before the next request leaves a link without an owner tag. remove recognises it by its name, its type and
 	// the empty alias.
 	return e.send(s, Container, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: alias(s.Name, s.OwnerTag)}, nil)
+}
+
+// createAs creates the link under a name.
+func (s *StackedLink) createAs(e *Engine, name string) error {
+	create, err := s.createRequest(e, name)
+	if err == nil {
+		_, err = e.Request(s.ParentSide, create)
+	}
+	return err
+}
+
+// onlyHostHas reports whether the host has a link of the name, and the container has none. Before version 6.15, the
+// kernel then refuses to create the link: it looks for the name in the namespace of the request.
+func (s *StackedLink) onlyHostHas(e *Engine) bool {
+	_, taken := e.Link(Host, s.Name)
+	_, free := e.Link(Container, s.Name)
+	return s.ParentSide == Host && taken == nil && errors.Is(free, os.ErrNotExist)
+}
+
+func (s *StackedLink) temporaryName() string {
+	return Owner{Network: s.OwnerTag, IfName: s.Name}.LinkName("fl")
+}
+
+// rename gives the link its name and its owner tag.
+func (s *StackedLink) rename(e *Engine, from string) error {
+	i, err := e.LinkIndex(Container, from)
+	if err != nil {
+		return err
+	}
+	body := netlink.LinkMessage(i, 0, 0)
+	body.String(unix.IFLA_IFNAME, s.Name)
+	body.Bytes(unix.IFLA_IFALIAS, []byte(s.OwnerTag))
+	if _, err = e.Request(Container, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: body}); err != nil {
+		return errors.Join(err, e.deleteInside(from, s.Type, s.OwnerTag))
+	}
+	delete(e.index[Container], from)
+	return nil
+}
+
+// awaitVLAN handles the reply that a link of the name, or of the VLAN, exists. It waits while the VLAN's link ends.
+func (s *StackedLink) awaitVLAN(e *Engine, name string, exists error) error {
+	if _, err := e.Link(Container, name); !errors.Is(err, os.ErrNotExist) {
+		return exists
+	}
+	if l := s.sameVLAN(e); l != nil {
+		return fmt.Errorf("another link of %s has VLAN %d: interface %s of the %s: %w", s.Parent, s.VLAN, l.Name, s.ParentSide, exists)
+	}
+	create, err := s.createRequest(e, name)
+	if err != nil {
+		return err
+	}
+	return e.retryWhileTaken(s.ParentSide, create, unix.EEXIST)
 }
 
 // sameVLAN returns the link that has the VLAN and is next to the parent, or nil. Such a link does not end by itself.
@@ -122,17 +173,17 @@ func alias(name, tag string) netlink.Buffer {
 	return body
 }
 
-// createMessage returns the body of the request that creates the link. It is sent in the parent's namespace and creates
+// createRequest returns the request that creates the link under a name. It is sent in the parent's namespace and creates
 // the link in the container's.
-func (s *StackedLink) createMessage(e *Engine) (netlink.Buffer, error) {
+func (s *StackedLink) createRequest(e *Engine, name string) (r netlink.Request, err error) {
 	parent, err := e.LinkIndex(s.ParentSide, s.Parent)
 	if err != nil {
-		return nil, fmt.Errorf("parent: %w", err)
+		return r, fmt.Errorf("parent: %w", err)
 	}
 	if e.ns[Container] == nil {
-		return nil, errNoContainer
+		return r, errNoContainer
 	}
-	body := newLink(s.Name, s.MAC, s.MTU)
+	body := newLink(name, s.MAC, s.MTU)
 	body.Uint32(unix.IFLA_LINK, uint32(parent))
 	if s.ParentSide == Host {
 		body.Uint32(unix.IFLA_NET_NS_FD, uint32(e.ns[Container].FD()))
@@ -141,7 +192,7 @@ func (s *StackedLink) createMessage(e *Engine) (netlink.Buffer, error) {
 		n.String(unix.IFLA_INFO_KIND, s.Type)
 		n.Nest(unix.IFLA_INFO_DATA, s.data)
 	})
-	return body, nil
+	return netlink.Request{Type: unix.RTM_NEWLINK, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Body: body}, nil
 }
 
 // newLink starts the body of a request that creates a link, with what all our links have in common.
@@ -268,7 +319,14 @@ func (s *StackedLink) restore(e *Engine) error {
 	return e.send(s, Container, netlink.Request{Type: unix.RTM_NEWLINK, Flags: 0, Body: body}, nil)
 }
 
-func (s *StackedLink) remove(e *Engine) error { return e.deleteInside(s.Name, s.Type, s.OwnerTag) }
+// remove also deletes a link that an interrupted ADD has not renamed yet.
+func (s *StackedLink) remove(e *Engine) error {
+	err := e.deleteInside(s.Name, s.Type, s.OwnerTag)
+	if errors.Is(err, os.ErrNotExist) {
+		return e.deleteInside(s.temporaryName(), s.Type, s.OwnerTag)
+	}
+	return err
+}
 
 // deleteInside deletes a link of the container that has the owner tag, or that has the type and no alias. An
 // interrupted ADD leaves such a link, and the reference plugins create them.
@@ -295,7 +353,7 @@ func (e *Engine) DefaultLink(s Side) (string, error) {
 		}
 		best := -1
 		for i, r := range routes {
-			if r.Dst.Bits() == 0 && r.Index != 0 && (best < 0 || r.Metric < routes[best].Metric) {
+			if r.Type == unix.RTN_UNICAST && r.Dst.Bits() == 0 && r.Index != 0 && (best < 0 || r.Metric < routes[best].Metric) {
 				best = i
 			}
 		}

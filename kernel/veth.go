@@ -84,7 +84,9 @@ func (v *Veth) links() []linkName {
 
 func (v *Veth) ensure(e *Engine) error {
 	if v.IsShared {
-		if _, err := e.Link(Host, v.Name); err == nil || !errors.Is(err, os.ErrNotExist) {
+		if l, err := e.Link(Host, v.Name); err == nil {
+			return v.rejoin(e, l)
+		} else if !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}
@@ -103,6 +105,18 @@ func (v *Veth) ensure(e *Engine) error {
 		return e.send(v, Host, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: alias(v.Name, v.OwnerTag)}, nil)
 	}
 	return e.tagWithoutLinkLocal(v, Host, v.Name, v.OwnerTag)
+}
+
+// rejoin makes an existing pair a port of its bridge again, if somebody has deleted and created the bridge since.
+func (v *Veth) rejoin(e *Engine, l *LinkInfo) error {
+	if v.Master == "" {
+		return nil
+	}
+	bridge, err := e.LinkIndex(Host, v.Master)
+	if err != nil || l.Master == bridge {
+		return err
+	}
+	return (&bridgeMember{Link: v.Name, Master: v.Master}).ensure(e)
 }
 
 func (v *Veth) createMessage(e *Engine) (netlink.Buffer, error) {
@@ -153,6 +167,11 @@ func (v *Veth) end(b *netlink.Buffer, name, mac string) {
 }
 
 func (v *Veth) created(e *Engine, r netlink.Response) error {
+	if v.IsShared && errors.Is(r.Err, unix.EEXIST) {
+		if _, _, err := v.ends(e); err == nil { // a concurrent ADD created it
+			return nil
+		}
+	}
 	if r.Err != nil {
 		return v.explain(e, r.Err)
 	}
@@ -258,7 +277,7 @@ func (v *Veth) remove(e *Engine) error {
 	if err != nil || in.Kind != "veth" {
 		return err
 	}
-	out, err := e.LinkByIndex(Host, in.Peer)
+	out, err := e.OtherEnd(in)
 	if err != nil || !likeReference(out) {
 		return nil // another owner's pair
 	}

@@ -251,7 +251,7 @@ func (j *job) leaveReplacedNetns() (err error) {
 	s.engine.Close()
 	s.netns.Close()
 	s.netns = nil
-	s.engine, err = kernel.Open(nil, kernel.Options{Context: s.ctx, Alive: s.dir.Alive})
+	s.engine, err = kernel.Open(nil, kernel.Options{Context: s.ctx, Alive: s.dir.Alive, SameContainer: s.dir.SameContainer})
 	if err == nil && j.ovs != nil {
 		s.engine.UseSwitch(j.ovs)
 	}

@@ -90,7 +90,7 @@ func (s *session) begin(nsPath string, strict bool) (err error) {
 			return cni.Errorf(cni.CodeInvalidEnvironment, "CNI_NETNS: %w", err)
 		}
 	}
-	s.engine, err = kernel.Open(s.netns, kernel.Options{Context: s.ctx, Alive: s.dir.Alive})
+	s.engine, err = kernel.Open(s.netns, kernel.Options{Context: s.ctx, Alive: s.dir.Alive, SameContainer: s.dir.SameContainer})
 	s.open = err == nil
 	return err
 }

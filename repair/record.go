@@ -50,7 +50,7 @@ func Engine(dir *attach.Dir, rec *attach.Record) (e *kernel.Engine, end func(), 
 		ns.Close()
 		return nil, nil, fmt.Errorf("%s is the namespace of another container now", rec.Netns)
 	}
-	e, err = kernel.Open(ns, kernel.Options{Alive: dir.Alive})
+	e, err = kernel.Open(ns, kernel.Options{Alive: dir.Alive, SameContainer: dir.SameContainer})
 	if err != nil {
 		ns.Close()
 		return nil, nil, err

@@ -47,6 +47,27 @@ func TestUnknownInterface(t *testing.T) {
 	}
 }
 
+// TestInterfaceWithoutSandbox checks a result in which the container's interface has no sandbox. As with the reference
+// plugins, its name is enough for firewall and sbr.
+func TestInterfaceWithoutSandbox(t *testing.T) {
+	t.Parallel()
+	for _, p := range []plugin.Plugin{Firewall(), SBR()} {
+		plan := func(sandbox string) string {
+			index, r := 0, plugintest.Result(netip.MustParsePrefix("10.1.0.2/24"))
+			r.Interfaces = []cni.Interface{{Name: "eth0", Sandbox: sandbox}}
+			r.IPs[0].Interface = &index
+			list, err := plugintest.Try(p, []byte(`{"cniVersion": "1.0.0", "name": "n", "type": "`+p.Name+`"}`), r)
+			if err != nil || len(list) == 0 {
+				t.Errorf("%s, sandbox %q: %v, %v", p.Name, sandbox, list, err)
+			}
+			return fmt.Sprint(list)
+		}
+		if got, want := plan(""), plan("/run/netns/c1"); got != want {
+			t.Errorf("%s: %s, want %s", p.Name, got, want)
+		}
+	}
+}
+
 // TestInterfaceThatIsNoLink checks that portmap changes no interface that the host does not have, such as the one of a
 // virtual machine's socket.
 func TestInterfaceThatIsNoLink(t *testing.T) {

@@ -131,7 +131,7 @@ func (c *portmap) overlapping(m mapping) string {
 		same := o.protocol == m.protocol && o.hostPort == m.hostPort
 		meet := o.every() && m.serves(o.hostIP.Is4()) || m.every() && o.serves(m.hostIP.Is4()) || o.hostIP == m.hostIP ||
 			!o.hostIP.IsValid() || !m.hostIP.IsValid()
-		if same && meet && o != m {
+		if same && meet && o.container != m.container {
 			return fmt.Sprintf("portMappings[%d]", i)
 		}
 	}

@@ -126,10 +126,10 @@ func (c *sbr) Find(a *plugin.Attachment) (list kernel.Objects, err error) {
 	return list, nil
 }
 
-// ownIPs returns the addresses of the attachment's interface.
+// ownIPs returns the addresses of the attachment's interface. Some third-party plugins name no sandbox in their result.
 func ownIPs(a *plugin.Attachment, r *cni.Result) (out []cni.IP) {
 	for _, ip := range r.IPs {
-		if i := r.InterfaceOf(ip); i == nil || i.Name == a.IfName && i.Sandbox != "" {
+		if i := r.InterfaceOf(ip); i == nil || i.Name == a.IfName {
 			out = append(out, ip)
 		}
 	}

@@ -148,7 +148,7 @@ func (c *bridge) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects,
 func (c *bridge) gateways(r *cni.Result) (list kernel.Objects, err error) {
 	hasDefault := map[bool]bool{}
 	for _, rt := range r.Routes {
-		hasDefault[rt.Dst.Addr().Is4()] = hasDefault[rt.Dst.Addr().Is4()] || rt.Dst.Bits() == 0
+		hasDefault[rt.Dst.Addr().Is4()] = hasDefault[rt.Dst.Addr().Is4()] || isDefault(rt)
 	}
 	for i := range r.IPs {
 		ip := &r.IPs[i]
@@ -166,6 +166,13 @@ func (c *bridge) gateways(r *cni.Result) (list kernel.Objects, err error) {
 		})
 	}
 	return list, nil
+}
+
+// isDefault reports whether a route makes isDefaultGateway add none. As with the reference plugin, a route without a
+// gateway does not if it is in another table than main.
+func isDefault(r cni.Route) bool {
+	inMain := r.Table == nil || *r.Table == 0 || *r.Table == kernel.MainTable
+	return r.Dst.Bits() == 0 && (inMain || r.GW.IsValid())
 }
 
 func defaultRoute(v4 bool) netip.Prefix {

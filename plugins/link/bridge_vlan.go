@@ -34,7 +34,11 @@ func (c *bridge) portVLANs(port string, trunk []VLANRange) (list kernel.Objects)
 	untagged := func(id int) *kernel.PortVLAN {
 		return &kernel.PortVLAN{Link: port, First: id, Last: id, PVID: true, Untagged: true}
 	}
-	if n := c.defaultVLAN; !c.PreserveDefaultVLAN && c.VLAN > 0 && n > 0 && c.VLAN != n && !hasVLAN(trunk, n) {
+	native := c.VLAN
+	if native == 0 && len(trunk) > 0 {
+		native = 1
+	}
+	if n := c.defaultVLAN; !c.PreserveDefaultVLAN && native > 0 && n > 0 && native != n && !hasVLAN(trunk, n) {
 		list = append(list, &kernel.PortVLAN{Link: port, First: n, Last: n, Delete: true})
 	}
 	if c.VLAN > 0 {
@@ -48,8 +52,8 @@ func (c *bridge) portVLANs(port string, trunk []VLANRange) (list kernel.Objects)
 			list = append(list, &kernel.PortVLAN{Link: port, First: *v.ID, Last: *v.ID})
 		}
 	}
-	if c.VLAN == 0 && len(trunk) > 0 {
-		list = append(list, untagged(1))
+	if c.VLAN == 0 && native > 0 {
+		list = append(list, untagged(native))
 	}
 	return list
 }

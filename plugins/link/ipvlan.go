@@ -1,6 +1,8 @@
 package link
 
 import (
+	"context"
+
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/plugin"
@@ -55,6 +57,15 @@ func (c *ipvlan) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects,
 		}
 	}
 	return c.stacked.Addressed(a, r)
+}
+
+// Ready does not look for a parent that the plugin before this one in the list may create. STATUS has no prevResult that
+// says so, but such an ipvlan needs neither master nor ipam.
+func (c *ipvlan) Ready(ctx context.Context, a *plugin.Attachment) error {
+	if c.Master == "" && c.IPAM.Type == "" {
+		return nil
+	}
+	return c.stacked.Ready(ctx, a)
 }
 
 // Find needs neither the parent nor a valid configuration.

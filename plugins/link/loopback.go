@@ -16,9 +16,14 @@ func Loopback() plugin.Plugin {
 	}
 }
 
-type loopback struct{ plugin.Conf }
+type loopback struct {
+	plugin.Conf
+	v6 bool // lo has an IPv6 address
+}
 
 func (c *loopback) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
+	off, err := a.Facts.Sysctl(kernel.Container, "net/ipv6/conf/lo/disable_ipv6") // a runtime may create the namespace without IPv6
+	c.v6 = err == nil && off != "1"
 	r.Interfaces = append(r.Interfaces, cni.Interface{Name: "lo", Mac: "00:00:00:00:00:00", Sandbox: a.Netns})
 	return kernel.Objects{&kernel.Up{In: kernel.Container, Link: "lo"}}, nil
 }
@@ -31,7 +36,9 @@ func (c *loopback) Addressed(_ *plugin.Attachment, r *cni.Result) (kernel.Object
 	lo := 0
 	r.IPs = nil
 	for _, ip := range []string{"127.0.0.1/8", "::1/128"} {
-		r.IPs = append(r.IPs, cni.IP{Interface: &lo, Address: netip.MustParsePrefix(ip)})
+		if p := netip.MustParsePrefix(ip); p.Addr().Is4() || c.v6 {
+			r.IPs = append(r.IPs, cni.IP{Interface: &lo, Address: p})
+		}
 	}
 	return nil, nil
 }

@@ -35,7 +35,7 @@ func (c *stacked) Validate(a *plugin.Attachment) error {
 	if c.Master == "" {
 		return nil
 	}
-	if err := cni.ValidateInterfaceName(c.Master); err != nil {
+	if err := cni.ValidateInterfaceName(c.Master); err != nil && !isAltName(c.Master) {
 		return cni.Invalid(c.Raw, "master", err.Error())
 	}
 	if c.LinkInContainer && c.Master == a.IfName {
@@ -43,6 +43,10 @@ func (c *stacked) Validate(a *plugin.Attachment) error {
 	}
 	return nil
 }
+
+// isAltName reports whether a name is too long for an interface and short enough for an alternative name: "altname" of
+// ip-link(8), up to 127 bytes.
+func isAltName(name string) bool { return len(name) >= 16 && len(name) < 128 }
 
 // parent returns the link in master, or else that of the default route.
 func (c *stacked) parent(a *plugin.Attachment) (*kernel.LinkInfo, error) {

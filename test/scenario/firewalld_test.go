@@ -16,7 +16,7 @@ import (
 func TestFirewalld(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
-	env := m.firewalld()
+	env, stop := m.firewalld()
 	addOutsideHost(t, m.Netns["b"])
 	const conf = `{"cniVersion": "1.1.0", "name": "n", "plugins": [{"type": "bridge", "isDefaultGateway": true, "ipMasq": true, $IPAM}`
 	withFirewall, plain := conf+`, {"type": "firewall"}]}`, conf+`]}`
@@ -61,6 +61,11 @@ func TestFirewalld(t *testing.T) {
 	if out, err := m.cni("add", bad, "a", "", "", env); err == nil || !strings.Contains(out, "INVALID_ZONE") {
 		t.Errorf("unknown zone (%v): %s", err, out)
 	}
+	m.must("del", bad, env)
+
+	m.must("add", zone, env)
+	stop()
+	m.must("del", zone, env)
 }
 
 // must runs cni for container a and fails the test on an error.
@@ -71,8 +76,9 @@ func (m *machine) must(verb, conf, env string) {
 	}
 }
 
-// firewalld starts a bus and firewalld on it, and returns the environment variable with the bus's address.
-func (m *machine) firewalld() string {
+// firewalld starts a bus and firewalld on it. It returns the environment variable with the bus's address, and a function
+// that ends firewalld.
+func (m *machine) firewalld() (env string, stop func()) {
 	m.T.Helper()
 	conf := filepath.Join(m.Dir, "bus.conf")
 	text := `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN" "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
@@ -81,28 +87,30 @@ func (m *machine) firewalld() string {
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		m.T.Fatal(err)
 	}
-	env := "DBUS_SYSTEM_BUS_ADDRESS=unix:path=" + m.Dir + "/bus"
+	env = "DBUS_SYSTEM_BUS_ADDRESS=unix:path=" + m.Dir + "/bus"
 	m.start("dbus-daemon", "--nofork", "--config-file="+conf)
 	kerneltest.Eventually(m.T, func() error { return kerneltest.Listens(m.Dir + "/bus") })
 	if err := os.Mkdir(m.Dir+"/etc", 0o700); err != nil {
 		m.T.Fatal(err)
 	}
-	m.start("env", env, "firewalld", "--nofork", "--nopid", "--log-file", m.Dir+"/log", "--system-config", m.Dir+"/etc")
+	stop = m.start("env", env, "firewalld", "--nofork", "--nopid", "--log-file", m.Dir+"/log", "--system-config", m.Dir+"/etc")
 	kerneltest.Within(m.T, 2*time.Minute, func() error { return exec.Command("env", env, "firewall-cmd", "--state").Run() })
-	return env
+	return env, stop
 }
 
-// start runs a program until the end of the test.
-func (m *machine) start(argv ...string) {
+// start runs a program until the end of the test, or until the caller ends it.
+func (m *machine) start(argv ...string) (stop func()) {
 	m.T.Helper()
 	cmd := exec.Command(argv[0], argv[1:]...)
 	if err := cmd.Start(); err != nil {
 		m.T.Fatal(err)
 	}
-	m.T.Cleanup(func() {
+	stop = func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-	})
+	}
+	m.T.Cleanup(stop)
+	return stop
 }
 
 // addOutsideHost creates the address 192.0.2.9 on a network beyond the host's 192.0.2.1.
