@@ -58,6 +58,26 @@ func TestFindInPath(t *testing.T) {
 	}
 }
 
+// TestPluginInTheCurrentDirectory verifies that a program of the same name on PATH does not run instead.
+func TestPluginInTheCurrentDirectory(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "sort"), []byte("#!/bin/sh\necho here\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	path, err := invoke.FindInPath("sort", []string{"", "."})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := (&invoke.RawExec{}).ExecPlugin(t.Context(), path, nil, os.Environ())
+	if string(out) != "here\n" || err != nil {
+		t.Errorf("%s: got %q, %v", path, out, err)
+	}
+	if path, err := invoke.FindInPath("sort", []string{""}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("an empty directory: got %s, %v", path, err)
+	}
+}
+
 func TestExecPlugin(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, body, out, err string }{
