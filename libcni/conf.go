@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/rawjson"
@@ -22,11 +23,12 @@ type listConf struct {
 	Plugins                []cni.PluginConf `json:"plugins"`
 }
 
-// looseBool also accepts a string, because specification 0.4.0 defined disableCheck as one.
+// looseBool also accepts a string, because specification 0.4.0 defined disableCheck as one. Like the reference library, it
+// ignores upper and lower case there.
 type looseBool bool
 
 func (b *looseBool) UnmarshalJSON(data []byte) error {
-	switch string(data) {
+	switch strings.ToLower(string(data)) {
 	case "true", `"true"`:
 		*b = true
 	case "false", `"false"`, "null":

@@ -34,6 +34,18 @@ func TestNegotiate(t *testing.T) {
 	}
 }
 
+// TestBooleanAsString verifies the spellings of booleans that the reference library accepts.
+func TestBooleanAsString(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]bool{`true`: true, `"true"`: true, `"True"`: true, `"TRUE"`: true, `false`: false, `"False"`: false, `null`: false} {
+		conf := `{"name":"n","disableCheck":%,"disableGC":%,"loadOnlyInlinedPlugins":%,"plugins":[{"type":"x"}]}`
+		list := mustList(t, strings.ReplaceAll(conf, "%", value))
+		if list.DisableCheck != want || list.DisableGC != want || list.LoadOnlyInlinedPlugins != want {
+			t.Errorf("%s: got %+v", value, list)
+		}
+	}
+}
+
 func TestListErrors(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ conf, want string }{

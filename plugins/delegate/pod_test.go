@@ -147,6 +147,22 @@ func TestPodOrder(t *testing.T) {
 	wantCalls(t, h.calls(), `DEL net2`)
 }
 
+// TestPodDisableCheck checks that a network's disableCheck may be a text, as for runtimes.
+func TestPodDisableCheck(t *testing.T) {
+	h := newPodHost(t)
+	p := Pod(&plugin.Exec{})
+	h.define("text", `{"cniVersion": "1.0.0", "disableCheck": "True", "plugins": [{"type": "one"}]}`, "")
+	args := h.args(`{"k8s.v1.cni.cncf.io/networks": "text"}`)
+	if _, err := p.Funcs.Add(t.Context(), args); err != nil {
+		t.Fatal(err)
+	}
+	h.calls()
+	if err := p.Funcs.Check(t.Context(), args); err != nil {
+		t.Error(err)
+	}
+	wantCalls(t, h.calls(), "CHECK eth0")
+}
+
 // TestPodRollback checks that a failed ADD detaches in reverse order what it began, and leaves no record.
 func TestPodRollback(t *testing.T) {
 	h := newPodHost(t)

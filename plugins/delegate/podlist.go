@@ -3,6 +3,7 @@ package delegate
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/rawjson"
@@ -123,10 +124,10 @@ func withDevice(id string) func(int, *rawjson.Object) error {
 	}
 }
 
-// isTrue reports whether a key of a configuration is true.
+// isTrue reports whether a key of a configuration is true. Runtimes also accept the text "true".
 func isTrue(config []byte, key string) bool {
 	v, ok := rawjson.Find(config, key)
-	return ok && string(v.Raw) == "true"
+	return ok && strings.EqualFold(strings.Trim(string(v.Raw), `"`), "true")
 }
 
 // declared returns the capabilities that the plugins of a list enable.
