@@ -142,8 +142,10 @@ func inlined(data []byte, conf *listConf) ([]*NetworkConfig, error) {
 	case len(conf.Plugins) == 0:
 		return nil, cni.Invalid(data, "plugins", "no plugins in list: want at least one")
 	}
-	elements, err := rawjson.Elements(raw.Raw)
-	if err != nil || len(elements) != len(conf.Plugins) {
+	conf.Plugins = nil // if the key is repeated, each element has keys of several
+	err := cni.Decode(raw.Raw, &conf.Plugins)
+	elements, err2 := rawjson.Elements(raw.Raw)
+	if err != nil || err2 != nil || len(elements) != len(conf.Plugins) {
 		return nil, cni.Invalid(data, "plugins", "want one list of plugins")
 	}
 	plugins := make([]*NetworkConfig, len(elements))

@@ -46,6 +46,20 @@ func TestBooleanAsString(t *testing.T) {
 	}
 }
 
+// TestRepeatedPlugins verifies that of several keys plugins the last one counts, as in the reference library, and that
+// its plugins get nothing from the others.
+func TestRepeatedPlugins(t *testing.T) {
+	t.Parallel()
+	list := mustList(t, `{"name":"n","plugins":[{"type":"x","ipam":{"type":"i"},"capabilities":{"mac":true}},{"type":"y"}],"plugins":[{"type":"z"}]}`)
+	if p := list.Plugins; len(p) != 1 || string(p[0].Bytes) != `{"type":"z"}` || !reflect.DeepEqual(*p[0].Network, cni.PluginConf{Type: "z"}) {
+		t.Errorf("got %s, %+v", p[0].Bytes, p[0].Network)
+	}
+	_, err := libcni.ConfListFromBytes([]byte(`{"name":"n","plugins":[{"type":"x"}],"plugins":[{}]}`))
+	if err == nil || !strings.Contains(err.Error(), "plugins[0].type: missing plugin type") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestListErrors(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ conf, want string }{
