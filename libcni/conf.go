@@ -86,7 +86,7 @@ func parseList(data []byte) (*NetworkConfigList, error) {
 	if err := cni.ValidateNetworkName(conf.Name); err != nil {
 		return nil, cni.Invalid(data, "name", err.Error())
 	}
-	version, err := negotiate(data, &conf)
+	version, err := cni.Negotiate(data, conf.CNIVersion, conf.CNIVersions)
 	if err != nil {
 		return nil, err
 	}
@@ -103,32 +103,6 @@ func parseList(data []byte) (*NetworkConfigList, error) {
 		Plugins:                plugins,
 		Bytes:                  data,
 	}, nil
-}
-
-// negotiate returns the highest version that both the list and this library support. A list without a version is in
-// 0.1.0.
-func negotiate(data []byte, conf *listConf) (string, error) {
-	if _, err := cni.ParseVersion(conf.CNIVersion); err != nil {
-		return "", cni.Invalid(data, "cniVersion", err.Error())
-	}
-	best := ""
-	for i, v := range append(slices.Clone(conf.CNIVersions), conf.CNIVersion) {
-		if _, err := cni.ParseVersion(v); err != nil || v == "" && i < len(conf.CNIVersions) {
-			return "", cni.Invalid(data, fmt.Sprintf("cniVersions[%d]", i), fmt.Sprintf("want a version, like %q", cni.Current))
-		}
-		if cni.Known(v) && (best == "" || cni.CompareVersions(v, best) > 0) {
-			best = v
-		}
-	}
-	switch {
-	case best != "":
-		return best, nil
-	case len(conf.CNIVersions) > 0:
-		return "", cni.Invalid(data, "cniVersions", fmt.Sprintf("none of them is supported: want one of %q", cni.Versions()))
-	case conf.CNIVersion == "":
-		return "0.1.0", nil
-	}
-	return conf.CNIVersion, nil // the plugins report whether they support it
 }
 
 // inlined returns the plugins in the list itself.

@@ -21,9 +21,9 @@ func listOf(config []byte, name string) (list *rawjson.Object, err error) {
 		return nil, err
 	}
 	list, _ = rawjson.ParseObject([]byte("{}"))
-	version := from.String("cniVersion")
-	if version == "" {
-		version = oldestVersion
+	version, err := versionOf(config)
+	if err != nil {
+		return nil, err
 	}
 	if own := from.String("name"); own != "" {
 		name = own
@@ -38,8 +38,17 @@ func listOf(config []byte, name string) (list *rawjson.Object, err error) {
 	return list, err
 }
 
-// oldestVersion is the version of a configuration without one.
-const oldestVersion = "0.1.0"
+// versionOf returns the version of a list that a runtime would choose.
+func versionOf(config []byte) (string, error) {
+	var conf struct {
+		CNIVersion  string   `json:"cniVersion"`
+		CNIVersions []string `json:"cniVersions"`
+	}
+	if err := cni.Decode(config, &conf); err != nil {
+		return "", err
+	}
+	return cni.Negotiate(config, conf.CNIVersion, conf.CNIVersions)
+}
 
 func setPlugins(list *rawjson.Object, plugins [][]byte) {
 	list.SetArray("plugins", plugins)
