@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -60,6 +61,23 @@ func TestErrors(t *testing.T) {
 				t.Errorf("with --json: code %d, %v: %s", jsonCode, err, stderr)
 			}
 		})
+	}
+}
+
+// TestEmptyArgument verifies that an empty argument is an error: it is neither the directory of namespaces nor every
+// container.
+func TestEmptyArgument(t *testing.T) {
+	t.Parallel()
+	dir, empty := t.TempDir(), t.TempDir()
+	write(t, dir, "1.conflist", `{"cniVersion": "1.0.0", "name": "one", "plugins": [{"type": "sh"}]}`)
+	write(t, empty, "sh", "#!/bin/sh\nexit 0\n")
+	must(t, os.Chmod(filepath.Join(empty, "sh"), 0o700))
+	env := map[string]string{"NETCONFPATH": dir, "CNI_PATH": empty, "FAIRLEAD_RUN": empty, "FAIRLEAD_LIB": empty}
+	for _, line := range []string{"del one ", "check one ", "plan one ", "doctor ", "pod status ", "add  web"} {
+		code, stdout, stderr := call(env, append([]string{"fairlead"}, strings.Split(line, " ")...)...)
+		if code != exitUsage || stdout != "" || !strings.Contains(stderr, " is empty; usage: fairlead ") {
+			t.Errorf("%q: code %d, %s%s", line, code, stdout, stderr)
+		}
 	}
 }
 
