@@ -66,7 +66,7 @@ func (a *app) previewPodGC(m *podnet.Manager, keep []string) error {
 		}
 	}
 	text += fmt.Sprintf("Would keep %d containers. Objects that none of them owns would be removed, too.\n", len(keep))
-	return a.printDataOr(map[string]any{"keep": keep, "remove": remove, "dryRun": true}, text)
+	return a.printDataOr(map[string]any{"keep": append([]string{}, keep...), "remove": remove, "dryRun": true}, text)
 }
 
 // deadPods returns the pods that gc tears down if nothing else is asked for.

@@ -1,0 +1,30 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestPodGCPreviewWithoutPods verifies that JSON has empty lists and no null.
+func TestPodGCPreviewWithoutPods(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	env := map[string]string{"NETCONFPATH": dir, "CNI_PATH": dir, "FAIRLEAD_RUN": dir, "FAIRLEAD_LIB": dir}
+	code, stdout, stderr := call(env, "fairlead", "pod", "gc", "--dry-run", "--json")
+	if code != 0 || strings.Join(strings.Fields(stdout), "") != `{"dryRun":true,"keep":[],"remove":[]}` {
+		t.Errorf("code %d, %s%s", code, stdout, stderr)
+	}
+}
+
+// TestPodListWithDamagedNote verifies that one damaged note hides no other pod.
+func TestPodListWithDamagedNote(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	env := map[string]string{"NETCONFPATH": dir, "CNI_PATH": dir, "FAIRLEAD_RUN": dir, "FAIRLEAD_LIB": dir}
+	write(t, dir, "pods/bad.json", "{")
+	write(t, dir, "pods/good.json", `{"id": "good", "netns": "/run/netns/good", "netnsID": "1:2", "parts": []}`)
+	code, stdout, stderr := call(env, "fairlead", "pod", "list")
+	if code != exitFailed || !strings.Contains(stdout, "\ngood ") || !strings.Contains(stderr, "the note of pod bad") {
+		t.Errorf("code %d, %s%s", code, stdout, stderr)
+	}
+}
