@@ -83,6 +83,8 @@ func TestExecPlugin(t *testing.T) {
 	for _, tt := range []struct{ name, body, out, err string }{
 		{"output", `cat; echo " and more"`, "input and more\n", ""},
 		{"own error", `echo '{"code":11,"msg":"later","details":"now busy"}'; exit 1`, "", "later; now busy"},
+		{"only a code", `echo '{"code":7}'; echo "no such device" >&2; exit 1`, "", "/plugin failed with code 7 and no message; on stderr: no such device"},
+		{"no message", `echo '{"code":7,"details":"see there"}'; exit 1`, "", "/plugin failed with code 7 and no message; see there"},
 		{"stderr", `echo "no such device" >&2; exit 3`, "", "failed: exit status 3; on stderr: no such device"},
 		{"silence", `exit 1`, "", "failed: exit status 1 with no error message"},
 		{"garbage", `echo panic; echo why >&2; exit 2`, "", `exit status 2; it printed "panic", which is not a CNI error; on stderr: why`},
