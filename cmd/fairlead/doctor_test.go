@@ -155,6 +155,17 @@ func TestDoctorFusedList(t *testing.T) {
 	}
 }
 
+// TestDoctorInvalidConfiguration checks that doctor reports a file that it cannot read as not examined.
+func TestDoctorInvalidConfiguration(t *testing.T) {
+	t.Parallel()
+	s := newDoctorSite(t)
+	file := write(t, s.confDir(), "m.conflist", `{"cniVersion": "1.1.0", "name": "m",`)
+	_, d := s.doctor()
+	if len(d.Unseen) != 1 || !strings.Contains(d.Unseen[0], file+":1:36: the text ends too early") {
+		t.Errorf("got %q", d.Unseen)
+	}
+}
+
 // TestDoctor breaks a host in each way. Doctor must report it, and the command in the finding must fix it.
 func TestDoctor(t *testing.T) {
 	t.Parallel()
