@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/kernel/netns"
 	"github.com/fairlead/fairlead/podnet"
 )
 
@@ -178,6 +179,27 @@ func TestAttachDetach(t *testing.T) {
 		must(t, n.TearDownPod(t.Context(), p.ID))
 		n.nothingLeft("web")
 	})
+}
+
+// TestAttachInReplacedNamespace checks that a pod's path that leads to another namespace by now gets no interface.
+func TestAttachInReplacedNamespace(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, within)
+	n.bridge("10-a.conflist", "a", 1, "")
+	n.bridge("20-b.conflist", "b", 2, "")
+	p := n.pod("web")
+	_, err := n.SetUpPod(t.Context(), p)
+	must(t, err)
+	n.editNote(p.ID, func(note map[string]any) { note["netnsCookie"] = netns.ID{Cookie: 1}.StoredCookie() })
+	_, err = n.Attach(t.Context(), p.ID, podnet.Network{Name: n.name("b")})
+	wants(t, err, "is gone, or another one")
+	if got := n.links(p.Netns); got != "lo eth0" {
+		t.Errorf("the namespace has %s", got)
+	}
+	kerneltest.Gone(t, p.Netns)
+	_, err = n.Attach(t.Context(), p.ID, podnet.Network{Name: n.name("b")})
+	wants(t, err, "is gone, or another one")
+	must(t, n.TearDownPod(t.Context(), p.ID))
 }
 
 // TestGC checks that GC removes invalid pods, with and without a note, and keeps the others.
