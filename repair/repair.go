@@ -3,7 +3,6 @@ package repair
 
 import (
 	"errors"
-	"os"
 	"strings"
 
 	"github.com/fairlead/fairlead/attach"
@@ -52,7 +51,7 @@ func Attachment(dir *attach.Dir, runtime *libcni.CNIConfig, rec *attach.Record, 
 		out.Skipped = "an ADD or DEL is running"
 		return out
 	}
-	if (err != nil || dry && len(found) > 0) && !exists(dir, rec) {
+	if (err != nil || dry && len(found) > 0) && !(dir.IsCurrent(rec) && rec.HasNetns()) {
 		out.Skipped = "it was removed in the meantime"
 		return out
 	}
@@ -69,15 +68,6 @@ func Attachment(dir *attach.Dir, runtime *libcni.CNIConfig, rec *attach.Record, 
 		out.Failed = append(out.Failed, o)
 	}
 	return out
-}
-
-// exists reports whether an attachment that was listed still exists, and its namespace.
-func exists(dir *attach.Dir, listed *attach.Record) bool {
-	rec, err := dir.Read(listed.Owner())
-	if err != nil {
-		return !errors.Is(err, os.ErrNotExist)
-	}
-	return rec.Created.Equal(listed.Created) && rec.HasNetns()
 }
 
 // restore locks the attachment while it works, so that no DEL runs at the same time.
