@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -40,6 +41,15 @@ func Decode(version string, data []byte) (*cni.Result, error) {
 		return nil, fmt.Errorf("decode result: %w", cni.Invalid(data, d.path(), d.problem))
 	}
 	return r, nil
+}
+
+// DecodePrev decodes prev, the prevResult of a plugin's configuration. An error has the position in the configuration.
+func DecodePrev(conf []byte, version string, prev []byte) (*cni.Result, error) {
+	r, err := Decode(version, prev)
+	if e, ok := errors.AsType[*cni.ConfigError](err); ok {
+		return nil, cni.Invalid(conf, strings.TrimSuffix("prevResult."+e.Key, "."), e.Problem)
+	}
+	return r, err
 }
 
 func (d *decoder) result(r *cni.Result, members []rawjson.Member) {
