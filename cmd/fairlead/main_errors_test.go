@@ -81,6 +81,18 @@ func TestEmptyArgument(t *testing.T) {
 	}
 }
 
+// TestJSONFlag verifies the values of --json.
+func TestJSONFlag(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{"FAIRLEAD_RUN": t.TempDir()}
+	for value, want := range map[string]string{"--json": "[]\n", "--json=true": "[]\n", "--json=false": "No attachments.", "--json=x": ""} {
+		code, stdout, stderr := call(env, "fairlead", "list", value)
+		if !strings.HasPrefix(stdout, want) || (code == exitUsage) != (value == "--json=x") || code != 0 && !strings.Contains(stderr, "--json x: want true or false") {
+			t.Errorf("%s: code %d, %s%s", value, code, stdout, stderr)
+		}
+	}
+}
+
 func TestExitCodes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

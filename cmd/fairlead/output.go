@@ -2,8 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -28,8 +30,16 @@ func formats() []string {
 // formatFlags adds --output and --json.
 func (a *app) formatFlags(flags *pflag.FlagSet) {
 	flags.VarP(&choice{to: (*string)(&a.format), of: formats()}, "output", "o", "Print the result as a table, a wide table, JSON or YAML: table, wide, json or yaml.")
-	flags.BoolFunc("json", "Print the result and errors as JSON; short for --output json.", func(string) error {
-		a.format = formatJSON
+	flags.BoolFunc("json", "Print the result and errors as JSON; short for --output json.", func(value string) error {
+		on, err := strconv.ParseBool(value)
+		switch {
+		case err != nil:
+			return errors.New("want true or false")
+		case on:
+			a.format = formatJSON
+		case a.format == formatJSON:
+			a.format = ""
+		}
 		return nil
 	})
 }
