@@ -62,7 +62,7 @@ func (m *Manager) again(ctx context.Context, n *note) (*PodStatus, error) {
 		return nil, nil
 	}
 	if err == nil && old.whole() && sameNetns(old.Netns, old.namespace()) != "" {
-		if old.namespace().Same(n.namespace()) && same(&old.Pod, &n.Pod) {
+		if old.namespace().Same(n.namespace()) && same(&old.Pod, &n.Pod) && old.attached() {
 			return m.statusOf(old), nil
 		}
 		return nil, fmt.Errorf("pod %s: %w, in namespace %s, with other wishes: tear it down first", n.ID, ErrExists, old.Netns)
