@@ -32,8 +32,8 @@ func Versions() []string {
 // Known reports whether a version is supported.
 func Known(version string) bool { return slices.Contains(Versions(), version) }
 
-// Negotiate returns the version of a list with these values of cniVersion and cniVersions: the highest supported one, or
-// 0.1.0 for a list without a version. An error is a *ConfigError with the position in data, the list.
+// Negotiate returns the version of a list with these values of cniVersion and cniVersions: the highest supported one,
+// or 0.1.0 for a list without a version. An error is a *ConfigError with the position in data, the list.
 func Negotiate(data []byte, version string, versions []string) (string, error) {
 	if _, err := ParseVersion(version); err != nil {
 		return "", Invalid(data, "cniVersion", err.Error())

@@ -23,8 +23,8 @@ type listConf struct {
 	Plugins                []cni.PluginConf `json:"plugins"`
 }
 
-// looseBool also accepts a string, because specification 0.4.0 defined disableCheck as one. Like the reference library, it
-// ignores upper and lower case there.
+// looseBool also accepts a string, because specification 0.4.0 defined disableCheck as one. Like the reference library,
+// it ignores upper and lower case there.
 type looseBool bool
 
 func (b *looseBool) UnmarshalJSON(data []byte) error {

@@ -47,8 +47,8 @@ func TestMatters(t *testing.T) {
 	}
 }
 
-// TestArmLinkedDirectory checks that the watches of a directory behind a link are complete: it has two names. If they were
-// not, each read would create all of them again, and a change in between would have no event.
+// TestArmLinkedDirectory checks that the watches of a directory behind a link, which has two names, are complete. If
+// they were not, each read would create all of them again, and a change in between would have no event.
 func TestArmLinkedDirectory(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead/fairlead/cni"
 )
 
-// FindInPath returns a plugin's program from the first directory that has it. The type is a name, never a path. An empty
-// directory is skipped, and "." is the current one. If no directory has the program, the error is os.ErrNotExist.
+// FindInPath returns a plugin's program from the first directory that has it. The type is a name, never a path. It
+// skips an empty directory; "." is the current one. If no directory has the program, the error is os.ErrNotExist.
 func FindInPath(plugin string, paths []string) (string, error) {
 	if err := cni.ValidatePluginType(plugin); err != nil {
 		return "", err
