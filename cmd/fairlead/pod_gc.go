@@ -67,8 +67,8 @@ func (a *app) previewPodGC(m *podnet.Manager, keep []string) error {
 	return errors.Join(err, unreadable)
 }
 
-// existingContainers returns the containers that gc keeps if nothing else is asked for: those whose namespace exists, by
-// the state of pods, the records and the cache, and pods with a note that cannot be read.
+// existingContainers returns the containers that gc keeps if nothing else is asked for: those whose namespace exists,
+// by the state of pods, the records and the cache, and pods with a note that cannot be read.
 func (a *app) existingContainers(pods []*podnet.PodStatus) ([]string, error) {
 	var dead, known []string
 	for _, p := range pods {
