@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -77,6 +78,22 @@ func TestEmptyArgument(t *testing.T) {
 		code, stdout, stderr := call(env, append([]string{"fairlead"}, strings.Split(line, " ")...)...)
 		if code != exitUsage || stdout != "" || !strings.Contains(stderr, " is empty; usage: fairlead ") {
 			t.Errorf("%q: code %d, %s%s", line, code, stdout, stderr)
+		}
+	}
+}
+
+// TestFullDisk verifies that a report which cannot be written is an error.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	must(t, err)
+	defer full.Close()
+	for _, line := range []string{"fairlead help exit-codes", "fairlead list", "fairlead gc --all --dry-run"} {
+		dir, errs := t.TempDir(), bytes.Buffer{}
+		env := map[string]string{"NETCONFPATH": dir, "CNI_PATH": dir, "FAIRLEAD_RUN": dir, "FAIRLEAD_LIB": dir}
+		a := &app{stdout: full, stderr: &errs, getenv: func(k string) string { return env[k] }}
+		if code := run(t.Context(), a, strings.Fields(line)); code != exitFailed || !strings.Contains(errs.String(), "no space left on device") {
+			t.Errorf("%s: code %d, %s", line, code, errs.String())
 		}
 	}
 }
