@@ -243,6 +243,15 @@ func (d *Dir) List(network string) ([]*Record, error) {
 	return out, nil
 }
 
+// IsCurrent reports whether a listed record still exists: no DEL, and no later ADD, has removed or replaced it.
+func (d *Dir) IsCurrent(listed *Record) bool {
+	r, err := d.Read(listed.Owner())
+	if err != nil {
+		return !errors.Is(err, os.ErrNotExist)
+	}
+	return r.Created.Equal(listed.Created)
+}
+
 // Alive reports whether the attachment with an owner tag still exists: it has a record, and its namespace exists or its
 // ADD is in progress.
 func (d *Dir) Alive(tag string) bool {

@@ -60,6 +60,9 @@ func syntaxError(data []byte, err *json.SyntaxError) *ConfigError {
 	if len(bytes.TrimSpace(data)) == 0 {
 		e.Problem, offset = "empty: want a JSON object", 0
 	}
+	if bytes.HasPrefix(data, []byte("\ufeff")) { // editors do not show it
+		e.Problem = "the text begins with a byte order mark: save it as UTF-8 without one"
+	}
 	e.Line, e.Column = rawjson.Position(data, offset)
 	return e
 }

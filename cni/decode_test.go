@@ -75,6 +75,7 @@ func TestDecodeNamesThePlace(t *testing.T) {
 		{"top", `[1, 2]`, `1:1: want an object`},
 		{"syntax", "{\n \"a\": 1,\n}", `3:1: want a key in double quotes, found '}': remove the comma before it`},
 		{"cut off", `{"a": `, `1:6: the text ends too early: a closing }, ] or " is missing`},
+		{"byte order mark", "\ufeff{\"mtu\": 5}", `1:1: the text begins with a byte order mark: save it as UTF-8 without one`},
 		{"empty", "  ", `1:1: empty: want a JSON object`},
 		{"no colon", `{"a" 1}`, `1:6: want a colon after the key, found '1'`},
 		{"no comma", `{"a": 1 "b": 2}`, `1:9: want a comma or } after the value, found '"'`},

@@ -32,6 +32,32 @@ func Versions() []string {
 // Known reports whether a version is supported.
 func Known(version string) bool { return slices.Contains(Versions(), version) }
 
+// Negotiate returns the version of a list with these values of cniVersion and cniVersions: the highest supported one,
+// or 0.1.0 for a list without a version. An error is a *ConfigError with the position in data, the list.
+func Negotiate(data []byte, version string, versions []string) (string, error) {
+	if _, err := ParseVersion(version); err != nil {
+		return "", Invalid(data, "cniVersion", err.Error())
+	}
+	best := ""
+	for i, v := range append(slices.Clone(versions), version) {
+		if _, err := ParseVersion(v); err != nil || v == "" && i < len(versions) {
+			return "", Invalid(data, fmt.Sprintf("cniVersions[%d]", i), fmt.Sprintf("want a version, like %q", Current))
+		}
+		if Known(v) && (best == "" || CompareVersions(v, best) > 0) {
+			best = v
+		}
+	}
+	switch {
+	case best != "":
+		return best, nil
+	case len(versions) > 0:
+		return "", Invalid(data, "cniVersions", fmt.Sprintf("none of them is supported: want one of %q", Versions()))
+	case version == "":
+		return "0.1.0", nil
+	}
+	return version, nil // the plugins report whether they support it
+}
+
 // AtLeast reports whether version is min or newer. A version that is not three numbers is older than all others.
 func AtLeast(version, min string) bool { return CompareVersions(version, min) >= 0 }
 

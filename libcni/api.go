@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/fairlead/fairlead/cni"
@@ -108,7 +109,8 @@ type CNIConfig struct {
 
 var _ CNI = (*CNIConfig)(nil)
 
-// NewCNIConfig returns a CNIConfig that runs plugins from the directories of path, as processes if exec is nil.
+// NewCNIConfig returns a CNIConfig that runs plugins from the directories of path. If exec is nil, it runs them as
+// processes, and passes on what they write to standard error.
 func NewCNIConfig(path []string, exec Exec) *CNIConfig {
 	return NewCNIConfigWithCacheDir(path, "", exec)
 }
@@ -116,7 +118,7 @@ func NewCNIConfig(path []string, exec Exec) *CNIConfig {
 // NewCNIConfigWithCacheDir is NewCNIConfig with another cache directory.
 func NewCNIConfigWithCacheDir(path []string, cacheDir string, exec Exec) *CNIConfig {
 	if exec == nil {
-		exec = &invoke.RawExec{}
+		exec = &invoke.RawExec{Stderr: os.Stderr}
 	}
 	return &CNIConfig{Path: path, cacheDir: cacheDir, exec: exec}
 }
@@ -132,7 +134,7 @@ func (c *CNIConfig) warn(msg string, err error) {
 // executor handles a CNIConfig that was created without a constructor.
 func (c *CNIConfig) executor() Exec {
 	if c.exec == nil {
-		return &invoke.RawExec{}
+		return &invoke.RawExec{Stderr: os.Stderr}
 	}
 	return c.exec
 }

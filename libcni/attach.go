@@ -11,7 +11,8 @@ import (
 )
 
 // AddNetworkList attaches a container to a network and returns the last plugin's result. After an error the caller must
-// run DEL. Only if the context ended, AddNetworkList runs DEL itself, because the caller may have no time left.
+// run DEL. Only if the context ended, AddNetworkList runs DEL itself, because the caller may have no time left. It does
+// not if another ADD of the same attachment has succeeded.
 func (c *CNIConfig) AddNetworkList(ctx context.Context, list *NetworkConfigList, rt *RuntimeConf) (*cni.Result, error) {
 	return c.add(ctx, list.network(), list.Plugins, list.whole(), rt)
 }
@@ -95,7 +96,7 @@ func (c *CNIConfig) addOne(ctx context.Context, n network, p *NetworkConfig, pat
 const cleanupTime = 30 * time.Second
 
 func (c *CNIConfig) cleanUp(ctx context.Context, n network, plugins []*NetworkConfig, rt *RuntimeConf) error {
-	if ctx.Err() == nil {
+	if ctx.Err() == nil || c.lookup(n, rt) != nil { // cached: the attachment is that of another ADD
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)

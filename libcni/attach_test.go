@@ -194,6 +194,25 @@ func TestCancelledAdd(t *testing.T) {
 	h.expect("first ADD, second ADD, second DEL, first DEL", nil)
 }
 
+// A second ADD of an attachment, which is cancelled, leaves the attachment in place.
+func TestCancelledAddOfAnExistingAttachment(t *testing.T) {
+	t.Parallel()
+	h := newRuntimeHost(t, "first")
+	list, rt := mustList(t, `{"cniVersion":"1.0.0","name":"net","plugins":[{"type":"first"}]}`), runtimeConf("c1")
+	if _, err := h.cni.AddNetworkList(t.Context(), list, rt); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := h.cni.AddNetworkList(ctx, list, rt); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	h.expect("first ADD", nil)
+	if r, _ := h.cni.GetNetworkListCachedResult(list, rt); r == nil {
+		t.Error("the result is not cached any more")
+	}
+}
+
 // The cache file has the format that other runtimes' libraries write and read.
 func TestCacheFile(t *testing.T) {
 	t.Parallel()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/rawjson"
@@ -22,11 +23,12 @@ type listConf struct {
 	Plugins                []cni.PluginConf `json:"plugins"`
 }
 
-// looseBool also accepts a string, because specification 0.4.0 defined disableCheck as one.
+// looseBool also accepts a string, because specification 0.4.0 defined disableCheck as one. Like the reference library,
+// it ignores upper and lower case there.
 type looseBool bool
 
 func (b *looseBool) UnmarshalJSON(data []byte) error {
-	switch string(data) {
+	switch strings.ToLower(string(data)) {
 	case "true", `"true"`:
 		*b = true
 	case "false", `"false"`, "null":
@@ -84,7 +86,7 @@ func parseList(data []byte) (*NetworkConfigList, error) {
 	if err := cni.ValidateNetworkName(conf.Name); err != nil {
 		return nil, cni.Invalid(data, "name", err.Error())
 	}
-	version, err := negotiate(data, &conf)
+	version, err := cni.Negotiate(data, conf.CNIVersion, conf.CNIVersions)
 	if err != nil {
 		return nil, err
 	}
@@ -103,32 +105,6 @@ func parseList(data []byte) (*NetworkConfigList, error) {
 	}, nil
 }
 
-// negotiate returns the highest version that both the list and this library support. A list without a version is in
-// 0.1.0.
-func negotiate(data []byte, conf *listConf) (string, error) {
-	if _, err := cni.ParseVersion(conf.CNIVersion); err != nil {
-		return "", cni.Invalid(data, "cniVersion", err.Error())
-	}
-	best := ""
-	for i, v := range append(slices.Clone(conf.CNIVersions), conf.CNIVersion) {
-		if _, err := cni.ParseVersion(v); err != nil || v == "" && i < len(conf.CNIVersions) {
-			return "", cni.Invalid(data, fmt.Sprintf("cniVersions[%d]", i), fmt.Sprintf("want a version, like %q", cni.Current))
-		}
-		if cni.Known(v) && (best == "" || cni.CompareVersions(v, best) > 0) {
-			best = v
-		}
-	}
-	switch {
-	case best != "":
-		return best, nil
-	case len(conf.CNIVersions) > 0:
-		return "", cni.Invalid(data, "cniVersions", fmt.Sprintf("none of them is supported: want one of %q", cni.Versions()))
-	case conf.CNIVersion == "":
-		return "0.1.0", nil
-	}
-	return conf.CNIVersion, nil // the plugins report whether they support it
-}
-
 // inlined returns the plugins in the list itself.
 func inlined(data []byte, conf *listConf) ([]*NetworkConfig, error) {
 	raw, found := rawjson.Find(data, "plugins")
@@ -140,8 +116,10 @@ func inlined(data []byte, conf *listConf) ([]*NetworkConfig, error) {
 	case len(conf.Plugins) == 0:
 		return nil, cni.Invalid(data, "plugins", "no plugins in list: want at least one")
 	}
-	elements, err := rawjson.Elements(raw.Raw)
-	if err != nil || len(elements) != len(conf.Plugins) {
+	conf.Plugins = nil // if the key is repeated, each element has keys of several
+	err := cni.Decode(raw.Raw, &conf.Plugins)
+	elements, err2 := rawjson.Elements(raw.Raw)
+	if err != nil || err2 != nil || len(elements) != len(conf.Plugins) {
 		return nil, cni.Invalid(data, "plugins", "want one list of plugins")
 	}
 	plugins := make([]*NetworkConfig, len(elements))

@@ -34,6 +34,32 @@ func TestNegotiate(t *testing.T) {
 	}
 }
 
+// TestBooleanAsString verifies the spellings of booleans that the reference library accepts.
+func TestBooleanAsString(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]bool{`true`: true, `"true"`: true, `"True"`: true, `"TRUE"`: true, `false`: false, `"False"`: false, `null`: false} {
+		conf := `{"name":"n","disableCheck":%,"disableGC":%,"loadOnlyInlinedPlugins":%,"plugins":[{"type":"x"}]}`
+		list := mustList(t, strings.ReplaceAll(conf, "%", value))
+		if list.DisableCheck != want || list.DisableGC != want || list.LoadOnlyInlinedPlugins != want {
+			t.Errorf("%s: got %+v", value, list)
+		}
+	}
+}
+
+// TestRepeatedPlugins verifies that of several keys plugins the last one counts, as in the reference library, and that
+// its plugins get nothing from the others.
+func TestRepeatedPlugins(t *testing.T) {
+	t.Parallel()
+	list := mustList(t, `{"name":"n","plugins":[{"type":"x","ipam":{"type":"i"},"capabilities":{"mac":true}},{"type":"y"}],"plugins":[{"type":"z"}]}`)
+	if p := list.Plugins; len(p) != 1 || string(p[0].Bytes) != `{"type":"z"}` || !reflect.DeepEqual(*p[0].Network, cni.PluginConf{Type: "z"}) {
+		t.Errorf("got %s, %+v", p[0].Bytes, p[0].Network)
+	}
+	_, err := libcni.ConfListFromBytes([]byte(`{"name":"n","plugins":[{"type":"x"}],"plugins":[{}]}`))
+	if err == nil || !strings.Contains(err.Error(), "plugins[0].type: missing plugin type") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestListErrors(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ conf, want string }{

@@ -103,6 +103,8 @@ func TestValidate(t *testing.T) {
 		{"host-device", `{"device": "none"}`, ""}, // only a host can tell whether the device exists
 		{"portmap", `{"markMasqBit": 32}`, "markMasqBit"},
 		{"portmap", `{}`, ""},
+		{"portmap", `{"cniVersion": "1.0.0", "prevResult": {"ips": [{"address": "x"}]}}`, "prevResult.ips[0].address"},
+		{"portmap", `{"cniVersion": "1.0.0", "prevResult": 5}`, "prevResult"},
 	} {
 		err := declared(t, c.name).Validate([]byte(c.conf), plugin.Env{IPAM: plugins.IPAM()})
 		var e *cni.ConfigError

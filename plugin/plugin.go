@@ -159,7 +159,7 @@ func (p *Plugin) parse(args *skel.CmdArgs, f Facts) (Config, *Attachment, error)
 	}
 	base.Raw = args.StdinData
 	if err == nil && base.HasPrevResult() {
-		base.Prev, err = wire.Decode(base.CNIVersion, base.RawPrevResult)
+		base.Prev, err = wire.DecodePrev(base.Raw, base.CNIVersion, base.RawPrevResult)
 	}
 	a := &Attachment{
 		Owner: kernel.Owner{Network: base.Name, ContainerID: args.ContainerID, IfName: args.IfName},

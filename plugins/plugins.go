@@ -2,6 +2,9 @@
 package plugins
 
 import (
+	"os"
+
+	"github.com/fairlead/fairlead/cni/invoke"
 	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/plugins/chain"
 	"github.com/fairlead/fairlead/plugins/delegate"
@@ -51,7 +54,7 @@ func In(env plugin.Env, more ...plugin.Plugin) *plugin.Exec {
 	if env.IPAM == nil {
 		env.IPAM = IPAM()
 	}
-	x := &plugin.Exec{Env: env}
+	x := &plugin.Exec{RawExec: invoke.RawExec{Stderr: os.Stderr}, Env: env}
 	for _, i := range env.IPAM {
 		x.Plugins = append(x.Plugins, i.Plugin)
 	}

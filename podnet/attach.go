@@ -48,6 +48,9 @@ func (m *Manager) planMore(ctx context.Context, n *note, network Network) (*part
 	if !n.whole() {
 		return nil, fmt.Errorf("pod %s: its setup or teardown was interrupted: tear it down", n.ID)
 	}
+	if sameNetns(n.Netns, n.namespace()) == "" {
+		return nil, errNetnsGone(n)
+	}
 	if len(network.DefaultRoute) > 0 {
 		return nil, fmt.Errorf("pod %s: the default route cannot be moved to another network while the pod runs", n.ID)
 	}

@@ -34,7 +34,7 @@ func New(o Options) (*Manager, error) {
 		notes: notes{o.StateDir}, records: attach.Open(o.RunDir), exec: o.Exec,
 	}
 	if m.exec == nil {
-		m.exec = &invoke.RawExec{}
+		m.exec = &invoke.RawExec{Stderr: os.Stderr}
 	}
 	m.cni = libcni.NewCNIConfigWithCacheDir(o.PluginDirs, o.CacheDir, observed(m.exec, o.Observers))
 	m.cni.Warn = o.Warn

@@ -35,6 +35,17 @@ func (n *note) whole() bool {
 	return !slices.ContainsFunc(n.Parts, func(p noted) bool { return p.Pending })
 }
 
+// attached reports whether no requested network was detached.
+func (n *note) attached() bool {
+	for i, network := range requested(&n.Pod) {
+		name := network.InterfaceName(i)
+		if !slices.ContainsFunc(n.Parts, func(p noted) bool { return p.IfName == name }) {
+			return false
+		}
+	}
+	return true
+}
+
 // noted is an attachment in a note.
 type noted struct {
 	Network        string          `json:"network"`

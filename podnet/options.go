@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/fairlead/fairlead/attach"
@@ -72,6 +73,7 @@ type Left struct {
 }
 
 func (o *Options) complete() error {
+	o.ConfDirs = slices.DeleteFunc(slices.Clone(o.ConfDirs), func(dir string) bool { return dir == "" }) // not the current one
 	if len(o.ConfDirs) == 0 {
 		o.ConfDirs = []string{DefaultConfDir}
 	}

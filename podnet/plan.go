@@ -33,10 +33,7 @@ func (m *Manager) plan(ctx context.Context, p *Pod) ([]*part, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
-	wishes := p.Networks
-	if len(wishes) == 0 {
-		wishes = []Network{{}}
-	}
+	wishes := requested(p)
 	chosen := slices.ContainsFunc(wishes, func(n Network) bool { return len(n.DefaultRoute) > 0 })
 	var parts []*part
 	var errs []error
@@ -45,6 +42,14 @@ func (m *Manager) plan(ctx context.Context, p *Pod) ([]*part, error) {
 		parts, errs = append(parts, part), append(errs, err)
 	}
 	return parts, errors.Join(errs...)
+}
+
+// requested returns the networks that a pod asks for: its own, or the default network only.
+func requested(p *Pod) []Network {
+	if len(p.Networks) == 0 {
+		return []Network{{}}
+	}
+	return p.Networks
 }
 
 func (m *Manager) planOne(ctx context.Context, p *Pod, n *Network, i int, chosen bool) (*part, error) {

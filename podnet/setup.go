@@ -61,8 +61,8 @@ func (m *Manager) again(ctx context.Context, n *note) (*PodStatus, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
-	if err == nil && old.whole() && old.namespace().Same(n.namespace()) {
-		if same(&old.Pod, &n.Pod) {
+	if err == nil && old.whole() && sameNetns(old.Netns, old.namespace()) != "" {
+		if old.namespace().Same(n.namespace()) && same(&old.Pod, &n.Pod) && old.attached() {
 			return m.statusOf(old), nil
 		}
 		return nil, fmt.Errorf("pod %s: %w, in namespace %s, with other wishes: tear it down first", n.ID, ErrExists, old.Netns)

@@ -78,6 +78,14 @@ func TestSetupTwiceChangesNothing(t *testing.T) {
 	if _, err := n.SetUpPod(t.Context(), other); !errors.Is(err, podnet.ErrExists) {
 		t.Errorf("with other wishes: %v", err)
 	}
+	for name, path := range map[string]string{"another": kerneltest.Netns(t), "a missing": p.Netns + "-missing"} {
+		other := p
+		other.Netns = path
+		if _, err := n.SetUpPod(t.Context(), other); !errors.Is(err, podnet.ErrExists) {
+			t.Errorf("in %s namespace: %v", name, err)
+		}
+		must(t, n.CheckPod(t.Context(), p.ID))
+	}
 	// The namespace is deleted, and the pod gets a new one.
 	kerneltest.Gone(t, p.Netns)
 	if s, err := n.PodStatus(p.ID); err != nil || s.State != podnet.StateGone {

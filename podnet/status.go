@@ -80,13 +80,17 @@ func (m *Manager) CheckPod(ctx context.Context, id string) (err error) {
 		return fmt.Errorf("pod %s: its setup or teardown was interrupted: tear it down", id)
 	}
 	if sameNetns(n.Netns, n.namespace()) == "" {
-		return fmt.Errorf("pod %s: its network namespace %s is gone, or another one", id, n.Netns)
+		return errNetnsGone(n)
 	}
 	var errs []error
 	for _, p := range n.Parts {
 		errs = append(errs, m.check(ctx, &n.Pod, m.recall(ctx, p, id, n.Netns)))
 	}
 	return errors.Join(errs...)
+}
+
+func errNetnsGone(n *note) error {
+	return fmt.Errorf("pod %s: its network namespace %s is gone, or another one", n.ID, n.Netns)
 }
 
 func (m *Manager) check(ctx context.Context, pod *Pod, q *part) (err error) {

@@ -2,6 +2,7 @@ package podnet_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/kernel/netns"
 	"github.com/fairlead/fairlead/podnet"
 )
 
@@ -178,6 +180,56 @@ func TestAttachDetach(t *testing.T) {
 		must(t, n.TearDownPod(t.Context(), p.ID))
 		n.nothingLeft("web")
 	})
+}
+
+// TestSetupAfterDetach checks that a pod without a network that it asks for does not count as set up as requested.
+func TestSetupAfterDetach(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, within)
+	n.bridge("10-a.conflist", "a", 1, "")
+	n.bridge("20-b.conflist", "b", 2, "")
+	p := n.pod("web", podnet.Network{}, podnet.Network{Name: "b"})
+	_, err := n.SetUpPod(t.Context(), p)
+	must(t, err)
+	alone := n.pod("alone")
+	_, err = n.SetUpPod(t.Context(), alone)
+	must(t, err)
+	must(t, n.Detach(t.Context(), alone.ID, "eth0"))
+	if s, err := n.SetUpPod(t.Context(), alone); !errors.Is(err, podnet.ErrExists) {
+		t.Errorf("the default network only: got %v, %v", s, err)
+	}
+	must(t, n.TearDownPod(t.Context(), alone.ID))
+	must(t, n.Detach(t.Context(), p.ID, "net1"))
+	if s, err := n.SetUpPod(t.Context(), p); !errors.Is(err, podnet.ErrExists) {
+		t.Errorf("got %v, %v", s, err)
+	}
+	_, err = n.Attach(t.Context(), p.ID, podnet.Network{Name: n.name("b")})
+	must(t, err)
+	_, err = n.SetUpPod(t.Context(), p)
+	must(t, err)
+	must(t, n.TearDownPod(t.Context(), p.ID))
+	n.nothingLeft("web")
+}
+
+// TestAttachInReplacedNamespace checks that a pod's path that leads to another namespace by now gets no interface.
+func TestAttachInReplacedNamespace(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, within)
+	n.bridge("10-a.conflist", "a", 1, "")
+	n.bridge("20-b.conflist", "b", 2, "")
+	p := n.pod("web")
+	_, err := n.SetUpPod(t.Context(), p)
+	must(t, err)
+	n.editNote(p.ID, func(note map[string]any) { note["netnsCookie"] = netns.ID{Cookie: 1}.StoredCookie() })
+	_, err = n.Attach(t.Context(), p.ID, podnet.Network{Name: n.name("b")})
+	wants(t, err, "is gone, or another one")
+	if got := n.links(p.Netns); got != "lo eth0" {
+		t.Errorf("the namespace has %s", got)
+	}
+	kerneltest.Gone(t, p.Netns)
+	_, err = n.Attach(t.Context(), p.ID, podnet.Network{Name: n.name("b")})
+	wants(t, err, "is gone, or another one")
+	must(t, n.TearDownPod(t.Context(), p.ID))
 }
 
 // TestGC checks that GC removes invalid pods, with and without a note, and keeps the others.

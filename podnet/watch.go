@@ -70,8 +70,13 @@ func (w *watch) arm() (anew bool) {
 		fresh, err := fsnotify.NewWatcher()
 		var added []string
 		if err == nil {
-			for dir := range want {
+			inodes := map[string]bool{}
+			for dir, inode := range want {
+				if inodes[inode] { // another name of a directory, by a link: fsnotify would list only one of them
+					continue
+				}
 				if err2 := fresh.Add(dir); err2 == nil {
+					inodes[inode] = true
 					added = append(added, dir)
 				} else if exists(dir) {
 					err = fmt.Errorf("watch %s: %w", dir, err2)

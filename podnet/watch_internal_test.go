@@ -1,6 +1,7 @@
 package podnet
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -43,5 +44,26 @@ func TestMatters(t *testing.T) {
 	}
 	if !w.matters(filepath.Join(root, "x")) {
 		t.Error("a link's target is gone: anything may bring it back")
+	}
+}
+
+// TestArmLinkedDirectory checks that the watches of a directory behind a link, which has two names, are complete. If
+// they were not, each read would create all of them again, and a change in between would have no event.
+func TestArmLinkedDirectory(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	real, link := filepath.Join(root, "real"), filepath.Join(root, "net.d")
+	if err := errors.Join(os.Mkdir(real, 0o755), os.Symlink(real, link),
+		os.WriteFile(filepath.Join(real, "a.conflist"), []byte(`{"cniVersion": "1.0.0", "name": "a", "plugins": [{"type": "x"}]}`), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	m, err := New(Options{ConfDirs: []string{link}, StateDir: filepath.Join(root, "pods")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &watch{m: m}
+	defer w.close()
+	if !w.arm() || w.arm() || w.err != nil {
+		t.Errorf("the watches %v were created twice, %v", w.added, w.err)
 	}
 }

@@ -254,6 +254,19 @@ func TestWatchSeveral(t *testing.T) {
 	d.sees("a b", "network a is in", "none: file does not exist")
 }
 
+// TestEmptyConfDir verifies that an empty directory, as in NETCONFPATH=/etc/cni/net.d:, is not the current one.
+func TestEmptyConfDir(t *testing.T) {
+	here, dir := t.TempDir(), t.TempDir()
+	must(t, os.WriteFile(filepath.Join(here, "0.conflist"), []byte(network("here")), 0o644))
+	must(t, os.WriteFile(filepath.Join(dir, "a.conflist"), []byte(network("a")), 0o644))
+	t.Chdir(here)
+	m, err := podnet.New(podnet.Options{ConfDirs: []string{"", dir, ""}, StateDir: filepath.Join(dir, "pods")})
+	must(t, err)
+	if s := m.Networks(); len(s.Networks) != 1 || s.Default != "a" || len(s.Problems) != 0 {
+		t.Errorf("got %+v", s)
+	}
+}
+
 // TestWatchUnreadable checks that an unreadable file is reported and its last content kept. Only an unprivileged
 // process can meet this, so a thread of the test drops its privileges.
 func TestWatchUnreadable(t *testing.T) {

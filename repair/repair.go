@@ -51,6 +51,10 @@ func Attachment(dir *attach.Dir, runtime *libcni.CNIConfig, rec *attach.Record, 
 		out.Skipped = "an ADD or DEL is running"
 		return out
 	}
+	if (err != nil || dry && len(found) > 0) && !(dir.IsCurrent(rec) && rec.HasNetns()) {
+		out.Skipped = "it was removed in the meantime"
+		return out
+	}
 	if err != nil {
 		out.Error = err.Error()
 	}

@@ -105,7 +105,7 @@ func (c *checker) dropIns() (files []string) {
 		return nil
 	}
 	dir := filepath.Join(filepath.Dir(c.File), c.Network)
-	if v, found := rawjson.Find(c.data, "loadOnlyInlinedPlugins"); !found || strings.Trim(string(v.Raw), `"`) != "true" {
+	if v, found := rawjson.Find(c.data, "loadOnlyInlinedPlugins"); !found || !strings.EqualFold(strings.Trim(string(v.Raw), `"`), "true") {
 		files, _ = libcni.ConfFiles(dir, []string{".conf"})
 	}
 	if _, found := rawjson.Find(c.data, "plugins"); !found && len(files) == 0 {

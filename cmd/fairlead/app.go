@@ -90,6 +90,9 @@ func (a *app) progressStream() io.Writer {
 
 // terminal reports whether a stream is a terminal.
 func terminal(w io.Writer) bool {
+	if o, ok := w.(*output); ok {
+		w = o.Writer
+	}
 	f, ok := w.(*os.File)
 	if !ok {
 		return false

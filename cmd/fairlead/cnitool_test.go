@@ -146,6 +146,24 @@ func TestCnitoolErrors(t *testing.T) {
 	}
 }
 
+// TestCnitoolShowsStderr compares what both programs do with the messages of a plugin that succeeds.
+func TestCnitoolShowsStderr(t *testing.T) {
+	t.Parallel()
+	program := reference.Cnitool(t)
+	host(t)
+	reference, ours := sides(t, program)
+	dir, bin := t.TempDir(), t.TempDir()
+	must(t, os.WriteFile(filepath.Join(bin, "talk"), []byte("#!/bin/sh\necho about $CNI_COMMAND >&2\necho '{\"cniVersion\": \"1.0.0\"}'\n"), 0o755))
+	write(t, dir, "talk.conflist", `{"cniVersion": "1.0.0", "name": "talk", "plugins": [{"type": "talk"}]}`)
+	env := []string{"NETCONFPATH=" + dir, "CNI_PATH=" + bin}
+	for _, verb := range []string{"add", "del"} {
+		want, got := reference.run(t, env, verb, "talk", "/run/netns/a"), ours.run(t, env, verb, "talk", "/run/netns/a")
+		if got != want || got.errOut != "about "+strings.ToUpper(verb)+"\n" {
+			t.Errorf("%s: got %+v, want %+v", verb, got, want)
+		}
+	}
+}
+
 // TestCnitoolIfName uses the flag -i of newer versions of cnitool.
 func TestCnitoolIfName(t *testing.T) {
 	t.Parallel()

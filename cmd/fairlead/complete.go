@@ -76,13 +76,17 @@ func (a *app) completeContainers(_ *cobra.Command, args []string, _ string) (nam
 
 // completePods completes pods that are set up.
 func (a *app) completePods(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	var ids []string
+	return a.podIDs(), noFiles
+}
+
+// podIDs returns the IDs of the pods that have a note.
+func (a *app) podIDs() (ids []string) {
 	for _, f := range fileNames(a.podDir()) {
 		if id, ok := strings.CutSuffix(f, ".json"); ok && !strings.HasPrefix(id, ".") {
 			ids = append(ids, id)
 		}
 	}
-	return ids, noFiles
+	return ids
 }
 
 // completePodNetwork completes POD, then NETWORK.

@@ -8,9 +8,12 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/doctor"
+	"github.com/fairlead/fairlead/doctor/gather"
 	"github.com/fairlead/fairlead/internal/netnspath"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/libcni"
 )
 
 // newDoctorSite returns a site with an uplink and an /etc of its own.
@@ -152,6 +155,38 @@ func TestDoctorFusedList(t *testing.T) {
 		if !slices.ContainsFunc(d.Findings, func(f doctor.Finding) bool { return f.Name == want }) {
 			t.Errorf("no finding %s in %+v", want, d.Findings)
 		}
+	}
+}
+
+// TestDoctorInvalidConfiguration checks that doctor reports a file that it cannot read as not examined.
+func TestDoctorInvalidConfiguration(t *testing.T) {
+	t.Parallel()
+	s := newDoctorSite(t)
+	file := write(t, s.confDir(), "m.conflist", `{"cniVersion": "1.1.0", "name": "m",`)
+	_, d := s.doctor()
+	if len(d.Unseen) != 1 || !strings.Contains(d.Unseen[0], file+":1:36: the text ends too early") {
+		t.Errorf("got %q", d.Unseen)
+	}
+}
+
+// TestDoctorDuringDEL checks that attachments which are removed while doctor works are no findings.
+func TestDoctorDuringDEL(t *testing.T) {
+	t.Parallel()
+	s := newDoctorSite(t)
+	facts, unseen, err := gather.Facts(t.Context(), gather.Options{
+		Runtime: libcni.NewCNIConfig(nil, nil), RunDir: attach.DefaultRoot, LibDir: libcni.CacheDir, ConfDir: s.confDir(), PluginDirs: []string{s.confDir()},
+		Include: func(*attach.Record) bool { return true },
+		Progress: func(done, _ int) func() {
+			if done == 0 {
+				s.ok("del", "n", "web")
+				s.ok("del", "n", "db")
+				s.sh("ip netns del web\nip netns del db")
+			}
+			return func() {}
+		},
+	})
+	if err != nil || len(facts.Attachments) > 0 || len(unseen) > 0 {
+		t.Errorf("%v, %d attachments, %q", err, len(facts.Attachments), unseen)
 	}
 }
 

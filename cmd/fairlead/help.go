@@ -247,7 +247,7 @@ func want(min, max int) cobra.PositionalArgs {
 		case max >= 0 && len(args) > max:
 			return &usageError{fmt.Sprintf("too many arguments, from %q on; usage: %s", args[max], c.UseLine()), "Type: " + c.CommandPath() + " --help"}
 		}
-		if i := slices.Index(args, ""); i >= 0 { // as of "$NAME" in a script
+		if i := slices.Index(args, ""); i >= 0 { // a variable of a script may be unset
 			return &usageError{fmt.Sprintf("argument %d is empty; usage: %s", i+1, c.UseLine()), "Type: " + c.CommandPath() + " --help"}
 		}
 		return nil

@@ -34,9 +34,14 @@ func run(ctx context.Context, a *app, argv []string) int {
 	if filepath.Base(argv[0]) == "cnitool" {
 		return cnitool(ctx, a, argv[1:])
 	}
+	out := &output{Writer: a.stdout}
+	a.stdout = out
 	root := a.root()
 	root.SetArgs(argv[1:])
 	err := root.ExecuteContext(ctx)
+	if _, silent := errors.AsType[silentError](err); (err == nil || silent) && out.failed() != nil {
+		err = out.failed() // nobody can read the report
+	}
 	if err == nil {
 		return exitOK
 	}

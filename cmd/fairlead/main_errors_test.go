@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -60,6 +62,51 @@ func TestErrors(t *testing.T) {
 				t.Errorf("with --json: code %d, %v: %s", jsonCode, err, stderr)
 			}
 		})
+	}
+}
+
+// TestEmptyArgument verifies that an empty argument is an error: it is neither the directory of namespaces nor every
+// container.
+func TestEmptyArgument(t *testing.T) {
+	t.Parallel()
+	dir, empty := t.TempDir(), t.TempDir()
+	write(t, dir, "1.conflist", `{"cniVersion": "1.0.0", "name": "one", "plugins": [{"type": "sh"}]}`)
+	write(t, empty, "sh", "#!/bin/sh\nexit 0\n")
+	must(t, os.Chmod(filepath.Join(empty, "sh"), 0o700))
+	env := map[string]string{"NETCONFPATH": dir, "CNI_PATH": empty, "FAIRLEAD_RUN": empty, "FAIRLEAD_LIB": empty}
+	for _, line := range []string{"del one ", "check one ", "plan one ", "doctor ", "pod status ", "add  web"} {
+		code, stdout, stderr := call(env, append([]string{"fairlead"}, strings.Split(line, " ")...)...)
+		if code != exitUsage || stdout != "" || !strings.Contains(stderr, " is empty; usage: fairlead ") {
+			t.Errorf("%q: code %d, %s%s", line, code, stdout, stderr)
+		}
+	}
+}
+
+// TestFullDisk verifies that a report which cannot be written is an error.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	must(t, err)
+	defer full.Close()
+	for _, line := range []string{"fairlead help exit-codes", "fairlead list", "fairlead gc --all --dry-run"} {
+		dir, errs := t.TempDir(), bytes.Buffer{}
+		env := map[string]string{"NETCONFPATH": dir, "CNI_PATH": dir, "FAIRLEAD_RUN": dir, "FAIRLEAD_LIB": dir}
+		a := &app{stdout: full, stderr: &errs, getenv: func(k string) string { return env[k] }}
+		if code := run(t.Context(), a, strings.Fields(line)); code != exitFailed || !strings.Contains(errs.String(), "no space left on device") {
+			t.Errorf("%s: code %d, %s", line, code, errs.String())
+		}
+	}
+}
+
+// TestJSONFlag verifies the values of --json.
+func TestJSONFlag(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{"FAIRLEAD_RUN": t.TempDir()}
+	for value, want := range map[string]string{"--json": "[]\n", "--json=true": "[]\n", "--json=false": "No attachments.", "--json=x": ""} {
+		code, stdout, stderr := call(env, "fairlead", "list", value)
+		if !strings.HasPrefix(stdout, want) || (code == exitUsage) != (value == "--json=x") || code != 0 && !strings.Contains(stderr, "--json x: want true or false") {
+			t.Errorf("%s: code %d, %s%s", value, code, stdout, stderr)
+		}
 	}
 }
 

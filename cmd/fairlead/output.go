@@ -2,14 +2,41 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 )
+
+// output is standard output. It keeps the first error, because help and reports of several lines are printed without a
+// check.
+type output struct {
+	io.Writer
+	mu  sync.Mutex
+	err error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.Writer.Write(p)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
+}
+
+func (o *output) failed() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
+}
 
 // format is the form in which a command prints its result.
 type format string
@@ -28,8 +55,16 @@ func formats() []string {
 // formatFlags adds --output and --json.
 func (a *app) formatFlags(flags *pflag.FlagSet) {
 	flags.VarP(&choice{to: (*string)(&a.format), of: formats()}, "output", "o", "Print the result as a table, a wide table, JSON or YAML: table, wide, json or yaml.")
-	flags.BoolFunc("json", "Print the result and errors as JSON; short for --output json.", func(string) error {
-		a.format = formatJSON
+	flags.BoolFunc("json", "Print the result and errors as JSON; short for --output json.", func(value string) error {
+		on, err := strconv.ParseBool(value)
+		switch {
+		case err != nil:
+			return errors.New("want true or false")
+		case on:
+			a.format = formatJSON
+		case a.format == formatJSON:
+			a.format = ""
+		}
 		return nil
 	})
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -29,18 +30,17 @@ func (a *app) podGC(f *podFlags) *cobra.Command {
 	dryRunFlag(c, &dry)
 	_ = c.RegisterFlagCompletionFunc("keep", a.completePods)
 	a.withManager(c, f, func(ctx context.Context, m *podnet.Manager, _ []string) error {
+		var unreadable error // pods with a damaged note are kept
 		valid := func() ([]string, error) {
 			if len(keep) > 0 {
 				return keep, nil
 			}
-			dead, err := deadPods(m)
-			if err != nil {
-				return nil, err
-			}
-			return a.existingContainers(m, dead)
+			pods, err := m.List()
+			unreadable = err
+			return a.existingContainers(pods)
 		}
 		if !dry {
-			return m.GCWith(ctx, valid)
+			return errors.Join(m.GCWith(ctx, valid), unreadable)
 		}
 		ids, err := valid()
 		if err != nil {
@@ -54,10 +54,7 @@ func (a *app) podGC(f *podFlags) *cobra.Command {
 
 // previewPodGC prints the pods that gc would tear down.
 func (a *app) previewPodGC(m *podnet.Manager, keep []string) error {
-	pods, err := m.List()
-	if err != nil {
-		return err
-	}
+	pods, unreadable := m.List()
 	remove, text := []string{}, ""
 	for _, p := range pods {
 		if p.State != podnet.StateBusy && !slices.Contains(keep, p.ID) {
@@ -66,30 +63,24 @@ func (a *app) previewPodGC(m *podnet.Manager, keep []string) error {
 		}
 	}
 	text += fmt.Sprintf("Would keep %d containers. Objects that none of them owns would be removed, too.\n", len(keep))
-	return a.printDataOr(map[string]any{"keep": keep, "remove": remove, "dryRun": true}, text)
+	err := a.printDataOr(map[string]any{"keep": append([]string{}, keep...), "remove": remove, "dryRun": true}, text)
+	return errors.Join(err, unreadable)
 }
 
-// deadPods returns the pods that gc tears down if nothing else is asked for.
-func deadPods(m *podnet.Manager) (ids []string, err error) {
-	pods, err := m.List()
+// existingContainers returns the containers that gc keeps if nothing else is asked for: those whose namespace exists,
+// by the state of pods, the records and the cache, and pods with a note that cannot be read.
+func (a *app) existingContainers(pods []*podnet.PodStatus) ([]string, error) {
+	var dead, known []string
 	for _, p := range pods {
+		known = append(known, p.ID)
 		if p.State != podnet.StateReady && p.State != podnet.StateBusy {
-			ids = append(ids, p.ID)
+			dead = append(dead, p.ID)
 		}
 	}
-	return ids, err
-}
-
-// existingContainers returns the containers whose namespace exists, by the state of pods, the records and the cache.
-func (a *app) existingContainers(m *podnet.Manager, dead []string) ([]string, error) {
-	pods, err := m.List()
-	if err != nil {
-		return nil, err
-	}
 	ids, err := gc.ExistingContainers(a.gcOptions(false), dead)
-	for _, p := range pods {
-		if !slices.Contains(dead, p.ID) {
-			ids = append(ids, p.ID)
+	for _, id := range append(known, a.podIDs()...) {
+		if !slices.Contains(dead, id) {
+			ids = append(ids, id)
 		}
 	}
 	slices.Sort(ids)

@@ -60,11 +60,11 @@ func (a *app) podList(f *podFlags) *cobra.Command {
 		Args:    want(0, 0),
 	}
 	a.withManager(c, f, func(_ context.Context, m *podnet.Manager, _ []string) error {
-		pods, err := m.List()
-		if err != nil {
+		pods, err := m.List() // with an error, the pods that could be read
+		if err != nil && len(pods) == 0 {
 			return err
 		}
-		return a.printPods(pods)
+		return errors.Join(a.printPods(pods), err)
 	})
 	c.GroupID = "node"
 	return c

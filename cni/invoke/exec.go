@@ -3,6 +3,7 @@ package invoke
 
 import (
 	"context"
+	"os"
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/rawjson"
@@ -59,7 +60,7 @@ func GetVersionInfo(ctx context.Context, pluginPath string, exec Exec) (PluginIn
 
 func orDefault(exec Exec) Exec {
 	if exec == nil {
-		return &RawExec{}
+		return &RawExec{Stderr: os.Stderr}
 	}
 	return exec
 }

@@ -58,11 +58,33 @@ func TestFindInPath(t *testing.T) {
 	}
 }
 
+// TestPluginInTheCurrentDirectory verifies that a program of the same name on PATH does not run instead.
+func TestPluginInTheCurrentDirectory(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "sort"), []byte("#!/bin/sh\necho here\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	path, err := invoke.FindInPath("sort", []string{"", "."})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := (&invoke.RawExec{}).ExecPlugin(t.Context(), path, nil, os.Environ())
+	if string(out) != "here\n" || err != nil {
+		t.Errorf("%s: got %q, %v", path, out, err)
+	}
+	if path, err := invoke.FindInPath("sort", []string{""}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("an empty directory: got %s, %v", path, err)
+	}
+}
+
 func TestExecPlugin(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, body, out, err string }{
 		{"output", `cat; echo " and more"`, "input and more\n", ""},
 		{"own error", `echo '{"code":11,"msg":"later","details":"now busy"}'; exit 1`, "", "later; now busy"},
+		{"only a code", `echo '{"code":7}'; echo "no such device" >&2; exit 1`, "", "/plugin failed with code 7 and no message; on stderr: no such device"},
+		{"no message", `echo '{"code":7,"details":"see there"}'; exit 1`, "", "/plugin failed with code 7 and no message; see there"},
 		{"stderr", `echo "no such device" >&2; exit 3`, "", "failed: exit status 3; on stderr: no such device"},
 		{"silence", `exit 1`, "", "failed: exit status 1 with no error message"},
 		{"garbage", `echo panic; echo why >&2; exit 2`, "", `exit status 2; it printed "panic", which is not a CNI error; on stderr: why`},

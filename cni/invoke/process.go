@@ -108,6 +108,12 @@ func (p *process) pluginError(err error) error {
 	}
 	var e cni.Error
 	if jsonErr := json.Unmarshal(out, &e); jsonErr == nil && (e.Msg != "" || e.Code != 0) {
+		if e.Msg == "" {
+			e.Msg = fmt.Sprintf("plugin %s failed with code %d and no message", p.cmd.Path, e.Code)
+			if words != "" {
+				e.Msg += "; on stderr: " + words
+			}
+		}
 		return &e
 	}
 	output := ""

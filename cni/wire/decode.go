@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -31,6 +32,7 @@ func Decode(version string, data []byte) (*cni.Result, error) {
 	if r.CNIVersion, err = known(r.CNIVersion); err != nil {
 		return nil, fmt.Errorf("decode result: %w", err)
 	}
+	d.newer = cni.AtLeast(r.CNIVersion, "1.0.0")
 	if cni.AtLeast(r.CNIVersion, "0.3.0") {
 		d.result(r, members)
 	} else {
@@ -40,6 +42,15 @@ func Decode(version string, data []byte) (*cni.Result, error) {
 		return nil, fmt.Errorf("decode result: %w", cni.Invalid(data, d.path(), d.problem))
 	}
 	return r, nil
+}
+
+// DecodePrev decodes prev, the prevResult of a plugin's configuration. An error has the position in the configuration.
+func DecodePrev(conf []byte, version string, prev []byte) (*cni.Result, error) {
+	r, err := Decode(version, prev)
+	if e, ok := errors.AsType[*cni.ConfigError](err); ok {
+		return nil, cni.Invalid(conf, strings.TrimSuffix("prevResult."+e.Key, "."), e.Problem)
+	}
+	return r, err
 }
 
 func (d *decoder) result(r *cni.Result, members []rawjson.Member) {
@@ -59,18 +70,19 @@ func (d *decoder) result(r *cni.Result, members []rawjson.Member) {
 
 func (d *decoder) iface(members []rawjson.Member) (i cni.Interface) {
 	for _, m := range members {
-		switch foldKey(m.Key) {
-		case "name":
+		switch key := foldKey(m.Key); {
+		case key == "name":
 			i.Name = d.str(m)
-		case "mac":
+		case key == "mac":
 			i.Mac = d.str(m)
-		case "mtu":
-			i.MTU = d.num(m)
-		case "sandbox":
+		case key == "sandbox":
 			i.Sandbox = d.str(m)
-		case "socketpath":
+		case !d.newer: // a plugin's own key, of any type
+		case key == "mtu":
+			i.MTU = d.num(m)
+		case key == "socketpath":
 			i.SocketPath = d.str(m)
-		case "pciid":
+		case key == "pciid":
 			i.PciID = d.str(m)
 		}
 	}

@@ -15,5 +15,5 @@
 //     delegating plugin gets them only from the IPAM plugin's result, whatever
 //     version the configuration has.
 //
-// Decoding accepts every key it knows from 0.3.0 on and ignores others.
+// Decoding reads the same keys, in upper and lower case, and ignores others.
 package wire

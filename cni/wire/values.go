@@ -10,6 +10,7 @@ import (
 
 // decoder reads values and keeps the first invalid one.
 type decoder struct {
+	newer   bool     // the result is in 1.0.0 or newer
 	at      []string // keys and indices down to the value being read
 	bad     []string // at, when problem was set
 	problem string

@@ -45,6 +45,22 @@ const (
 	newest     = `"interfaces":[{"name":"br0","mac":"02:00:00:00:00:01"},{"name":"eth0","mac":"02:00:00:00:00:02","mtu":1400,"sandbox":"/run/netns/a","socketPath":"/run/s","pciID":"0000:00:1f.6"}]`
 )
 
+// TestOwnKeysBefore100 verifies that keys of a plugin's own are ignored, whatever their type, in versions that do not
+// have them.
+func TestOwnKeysBefore100(t *testing.T) {
+	t.Parallel()
+	const result = `{"interfaces":[{"name":"eth0","mtu":"1400","socketPath":{},"pciID":7}],"ips":[{"version":"4","address":"10.1.0.2/24"}]}`
+	for _, version := range []string{"0.3.0", "0.3.1", "0.4.0"} {
+		r, err := wire.Decode(version, []byte(result))
+		if err != nil || !reflect.DeepEqual(r.Interfaces, []cni.Interface{{Name: "eth0"}}) {
+			t.Errorf("%s: got %+v, %v", version, r, err)
+		}
+	}
+	if _, err := wire.Decode("1.0.0", []byte(result)); err == nil || !strings.Contains(err.Error(), "want a whole number") {
+		t.Errorf("1.0.0: %v", err)
+	}
+}
+
 func TestEncodeEveryVersion(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ version, full, empty string }{

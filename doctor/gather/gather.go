@@ -68,7 +68,12 @@ func Facts(ctx context.Context, o Options) (*doctor.Facts, []string, error) {
 		if o.Progress != nil {
 			end = o.Progress(i, len(records))
 		}
-		g.facts.Attachments = append(g.facts.Attachments, g.attachment(ctx, r))
+		unseen := len(g.unseen)
+		if a := g.attachment(ctx, r); g.dir.IsCurrent(r) {
+			g.facts.Attachments = append(g.facts.Attachments, a)
+		} else { // a DEL removed it meanwhile
+			g.unseen = g.unseen[:unseen]
+		}
 		end()
 	}
 	if o.Include == nil {

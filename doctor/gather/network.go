@@ -22,6 +22,12 @@ import (
 
 // networks examines what the host's network configurations need: plugins, addresses and the agent.
 func (g *gatherer) networks(ctx context.Context, records []*attach.Record) {
+	files, err := libcni.ConfFiles(g.ConfDir, netconf.Extensions())
+	g.miss("network configurations", err)
+	for _, file := range files { // Names skips those that are not valid
+		_, err := netconf.LoadFile(file)
+		g.miss("a network configuration", err)
+	}
 	for _, name := range netconf.Names(g.ConfDir) {
 		list, err := libcni.LoadNetworkConf(g.ConfDir, name)
 		if err != nil {

@@ -20,7 +20,7 @@ func Resolve(name string) (string, error) {
 		if _, err := os.Stat(path); err == nil {
 			return path, nil
 		}
-		if _, err := os.Stat(name); err != nil {
+		if fi, err := os.Stat(name); err != nil || fi.IsDir() {
 			return path, nil // "ip netns add" would create it there
 		}
 	}

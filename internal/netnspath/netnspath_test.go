@@ -23,14 +23,17 @@ func TestResolve(t *testing.T) {
 	must(t, syscall.Mount("test", "/run", "tmpfs", 0, ""))
 	must(t, os.MkdirAll(Dir, 0o755))
 	must(t, os.WriteFile(filepath.Join(Dir, "web"), nil, 0o600))
-	must(t, os.Mkdir("testdata", 0o755))
-	defer os.Remove("testdata")
+	must(t, os.Mkdir("/run/here", 0o755))
+	t.Chdir("/run/here")
+	must(t, os.WriteFile("file", nil, 0o600))
+	must(t, os.Mkdir("directory", 0o755))
 	wd, err := os.Getwd()
 	must(t, err)
 	for name, want := range map[string]string{
 		"web":              "/run/netns/web",
 		"absent":           "/run/netns/absent",
-		"testdata":         filepath.Join(wd, "testdata"), // it exists here, and no namespace has the name
+		"file":             filepath.Join(wd, "file"), // it exists here, and no namespace has the name
+		"directory":        "/run/netns/directory",    // its namespace is gone
 		"./web":            filepath.Join(wd, "web"),
 		"/proc/1/ns/net":   "/proc/1/ns/net",
 		"/run/../tmp/x/./": "/tmp/x",

@@ -57,7 +57,7 @@ func readPolicy(args *skel.CmdArgs, needsPrev bool) (*policyConf, error) {
 		return nil, cni.Errorf(cni.CodeInvalidNetworkConfig, "%s must be called as chained plugin: put it after another plugin in the list, whose result it needs as prevResult", PolicyType)
 	}
 	var err error
-	if c.prev, err = wire.Decode(c.CNIVersion, c.RawPrevResult); err != nil {
+	if c.prev, err = wire.DecodePrev(args.StdinData, c.CNIVersion, c.RawPrevResult); err != nil {
 		return nil, err
 	}
 	pod, err := cni.ParseArgs(args.Args)

@@ -147,6 +147,39 @@ func TestPodOrder(t *testing.T) {
 	wantCalls(t, h.calls(), `DEL net2`)
 }
 
+// TestPodDisableCheck checks that a network's disableCheck may be a text, as for runtimes.
+func TestPodDisableCheck(t *testing.T) {
+	h := newPodHost(t)
+	p := Pod(&plugin.Exec{})
+	h.define("text", `{"cniVersion": "1.0.0", "disableCheck": "True", "plugins": [{"type": "one"}]}`, "")
+	args := h.args(`{"k8s.v1.cni.cncf.io/networks": "text"}`)
+	if _, err := p.Funcs.Add(t.Context(), args); err != nil {
+		t.Fatal(err)
+	}
+	h.calls()
+	if err := p.Funcs.Check(t.Context(), args); err != nil {
+		t.Error(err)
+	}
+	wantCalls(t, h.calls(), "CHECK eth0")
+}
+
+// TestPodVersions checks that a network's cniVersions select its version, as in a runtime.
+func TestPodVersions(t *testing.T) {
+	h := newPodHost(t)
+	p := Pod(&plugin.Exec{})
+	h.define("several", `{"cniVersions": ["0.4.0", "1.0.0", "9.0.0"], "plugins": [{"type": "one"}]}`, "")
+	h.define("newer", `{"cniVersions": ["9.0.0"], "plugins": [{"type": "one"}]}`, "")
+	if _, err := p.Funcs.Add(t.Context(), h.args(`{"k8s.v1.cni.cncf.io/networks": "several"}`)); err != nil {
+		t.Fatal(err)
+	}
+	wantCalls(t, h.calls(), `ADD eth0`, `ADD net1 "cniVersion":"1.0.0"`)
+	args := h.args(`{"k8s.v1.cni.cncf.io/networks": "newer"}`)
+	args.ContainerID = "d"
+	if _, err := p.Funcs.Add(t.Context(), args); err == nil || !strings.Contains(err.Error(), `cniVersions = ["9.0.0"]: none of them is supported`) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestPodRollback checks that a failed ADD detaches in reverse order what it began, and leaves no record.
 func TestPodRollback(t *testing.T) {
 	h := newPodHost(t)

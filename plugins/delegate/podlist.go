@@ -3,6 +3,7 @@ package delegate
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/rawjson"
@@ -20,9 +21,9 @@ func listOf(config []byte, name string) (list *rawjson.Object, err error) {
 		return nil, err
 	}
 	list, _ = rawjson.ParseObject([]byte("{}"))
-	version := from.String("cniVersion")
-	if version == "" {
-		version = oldestVersion
+	version, err := versionOf(config)
+	if err != nil {
+		return nil, err
 	}
 	if own := from.String("name"); own != "" {
 		name = own
@@ -37,8 +38,17 @@ func listOf(config []byte, name string) (list *rawjson.Object, err error) {
 	return list, err
 }
 
-// oldestVersion is the version of a configuration without one.
-const oldestVersion = "0.1.0"
+// versionOf returns the version of a list that a runtime would choose.
+func versionOf(config []byte) (string, error) {
+	var conf struct {
+		CNIVersion  string   `json:"cniVersion"`
+		CNIVersions []string `json:"cniVersions"`
+	}
+	if err := cni.Decode(config, &conf); err != nil {
+		return "", err
+	}
+	return cni.Negotiate(config, conf.CNIVersion, conf.CNIVersions)
+}
 
 func setPlugins(list *rawjson.Object, plugins [][]byte) {
 	list.SetArray("plugins", plugins)
@@ -123,10 +133,10 @@ func withDevice(id string) func(int, *rawjson.Object) error {
 	}
 }
 
-// isTrue reports whether a key of a configuration is true.
+// isTrue reports whether a key of a configuration is true. Runtimes also accept the text "true".
 func isTrue(config []byte, key string) bool {
 	v, ok := rawjson.Find(config, key)
-	return ok && string(v.Raw) == "true"
+	return ok && strings.EqualFold(strings.Trim(string(v.Raw), `"`), "true")
 }
 
 // declared returns the capabilities that the plugins of a list enable.

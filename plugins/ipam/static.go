@@ -48,9 +48,9 @@ func staticCheck(_ context.Context, args *skel.CmdArgs) error {
 	if !c.HasPrevResult() {
 		return cni.Invalid(args.StdinData, "prevResult", "missing: CHECK needs the result of ADD")
 	}
-	got, err := wire.Decode(c.CNIVersion, c.RawPrevResult)
+	got, err := wire.DecodePrev(args.StdinData, c.CNIVersion, c.RawPrevResult)
 	if err != nil {
-		return fmt.Errorf("prevResult: %w", err)
+		return err
 	}
 	var errs []error
 	for _, ip := range want.IPs {

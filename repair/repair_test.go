@@ -1,0 +1,24 @@
+package repair_test
+
+import (
+	"testing"
+
+	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/libcni"
+	"github.com/fairlead/fairlead/repair"
+)
+
+// TestDetachedInTheMeantime verifies that a DEL between the list of attachments and the repair is no failure.
+func TestDetachedInTheMeantime(t *testing.T) {
+	t.Parallel()
+	dir, runtime := attach.Open(t.TempDir()), libcni.NewCNIConfigWithCacheDir(nil, t.TempDir(), nil)
+	listed := dir.New("net", "c1", "eth0", "/proc/self/ns/net")
+	listed.Parts = []attach.Part{{Plugin: "bridge", Done: true,
+		Objects: attach.Now(kernel.Objects{&kernel.Up{In: kernel.Host, Link: "gone"}})}}
+	for _, dry := range []bool{false, true} {
+		if r := repair.Attachment(dir, runtime, listed, dry); r.Skipped == "" || r.Error != "" || len(r.Restored)+len(r.Failed) > 0 {
+			t.Errorf("dry %v: got %+v", dry, r)
+		}
+	}
+}
