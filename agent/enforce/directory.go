@@ -56,8 +56,9 @@ func (d *directory) look() {
 		return
 	}
 	var w *policy.World
+	var skipped manifest.Skipped
 	if err == nil {
-		w, _, err = manifest.Load(nil, files...)
+		w, skipped, err = manifest.Load(nil, files...)
 	}
 	if err != nil {
 		if d.failed != err.Error() {
@@ -65,6 +66,9 @@ func (d *directory) look() {
 		}
 		d.failed = err.Error()
 		return
+	}
+	if len(skipped) > 0 {
+		d.e.o.Log.Warn("the policy files have objects without an effect", "kinds", skipped.String())
 	}
 	d.stamp, d.failed = stamp, ""
 	d.apply(w)

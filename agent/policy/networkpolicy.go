@@ -117,6 +117,9 @@ func parseBlock(b *networkingv1.IPBlock) (out block, err error) {
 		if err != nil {
 			return block{}, fmt.Errorf("ipBlock, except: %w", err)
 		}
+		if p.Bits() <= out.cidr.Bits() || !out.cidr.Contains(p.Addr()) {
+			return block{}, fmt.Errorf("ipBlock, except: %s is not a part of %s", text, b.CIDR)
+		}
 		out.except = append(out.except, p)
 	}
 	return out, nil
@@ -179,6 +182,9 @@ func portNameProblem(name string) error {
 }
 
 func (r *rule) addRange(protocol string, first, last int32) error {
+	if first == last && (first < 1 || last > 65535) {
+		return fmt.Errorf("port %d: want a number from 1 to 65535", first)
+	}
 	if first < 1 || last > 65535 || last < first {
 		return fmt.Errorf("ports %d to %d: want two numbers from 1 to 65535 in order", first, last)
 	}

@@ -84,6 +84,8 @@ func TestNetworkPolicy(t *testing.T) {
 		{"namespaces", `{podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: b}}}]}]}`, other, db, "UDP", 53, "allowed"},
 		{"block", `{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 10.0.0.0/24, except: [10.0.0.3/32]}}]}]}`, web, db, "UDP", 53, "allowed"},
 		{"except", `{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 10.0.0.0/24, except: [10.0.0.3/32]}}]}]}`, other, db, "UDP", 53, "dropped"},
+		{"except more than the block", `{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 10.0.0.2/31, except: [10.0.0.0/24]}}]}]}`, other, db, "UDP", 53, "dropped"},
+		{"except another block", `{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 10.0.0.2/31, except: [10.0.0.8/32]}}]}]}`, other, db, "UDP", 53, "dropped"},
 		{"named port", `{podSelector: {}, ingress: [{ports: [{port: http}]}]}`, web, db, "TCP", 5432, "allowed"},
 		{"named port of another pod", `{podSelector: {}, ingress: [{ports: [{port: http}]}]}`, web, db, "TCP", 8080, "dropped"},
 		{"SCTP", `{podSelector: {}, ingress: [{ports: [{port: 5432}]}]}`, web, db, "SCTP", 5432, "dropped"},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -108,6 +109,9 @@ func oneOf(words []string) string {
 
 // printData prints a value as YAML if the user asked for it, and as JSON otherwise.
 func (a *app) printData(v any) error {
+	if list := reflect.ValueOf(v); list.Kind() == reflect.Slice && list.IsNil() {
+		v = []any{} // not null
+	}
 	if a.format == formatYAML {
 		return printYAML(a.stdout, v)
 	}

@@ -135,6 +135,10 @@ func (a *app) printSelections(list []policy.Selection) error {
 	if a.structured() {
 		return a.printData(list)
 	}
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(a.stdout, "No policies.")
+		return err
+	}
 	const shown = 3 // endpoints of a policy
 	t := table{{"POLICY", "PODS", "FOR EXAMPLE"}}
 	for _, s := range list {
@@ -166,8 +170,8 @@ func (a *app) world(ctx context.Context, f *policyFlags) (*policy.World, error) 
 func (a *app) readWorld(ctx context.Context, f *policyFlags) (*policy.World, error) {
 	if len(f.files) > 0 {
 		w, skipped, err := manifest.Load(a.stdin, f.files...)
-		if skipped > 0 {
-			fmt.Fprintf(a.stderr, "%d objects of other kinds were skipped\n", skipped)
+		if len(skipped) > 0 {
+			fmt.Fprintln(a.stderr, "skipped objects of other kinds:", skipped)
 		}
 		return w, err
 	}

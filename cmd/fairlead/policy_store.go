@@ -78,8 +78,13 @@ func (a *app) readPolicies(files []string) (out []stored.Document, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
-		if skipped += len(w.Endpoints) + len(w.Nodes); skipped > 0 {
-			fmt.Fprintf(a.stderr, "%s: %d objects that are no policies were skipped\n", file, skipped)
+		for kind, n := range map[string]int{"Pod": len(w.Endpoints), "Node": len(w.Nodes)} {
+			if n > 0 {
+				skipped[kind] = n
+			}
+		}
+		if len(skipped) > 0 {
+			fmt.Fprintf(a.stderr, "%s: skipped objects that are no policies: %s\n", file, skipped)
 		}
 		for _, x := range w.Selections() {
 			if len(x.Problems) > 0 {

@@ -31,7 +31,7 @@ func TestStoredPolicies(t *testing.T) {
 	want(0, "No policies.\n", "list") // nothing of an invalid file
 
 	const short = "policy: db\nfor: app=db\nin:\n- from: app=web\n"
-	want(0, "2 objects that are no policies were skipped", "apply", "--dry-run", "-f", write(short+"---\n{kind: Pod, apiVersion: v1, metadata: {name: p, namespace: q}}\n---\n{kind: Job, apiVersion: batch/v1}\n"))
+	want(0, "skipped objects that are no policies: 1 Job, 1 Pod", "apply", "--dry-run", "-f", write(short+"---\n{kind: Pod, apiVersion: v1, metadata: {name: p, namespace: q}}\n---\n{kind: Job, apiVersion: batch/v1}\n"))
 	want(0, "would create networkpolicy/default/db\n", "apply", "--dry-run", "-f", file)
 	want(0, "created networkpolicy/default/db\n", "apply", "-f", file)
 	want(0, "unchanged networkpolicy/default/db\n", "apply", "-f", file)

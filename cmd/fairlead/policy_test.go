@@ -47,11 +47,13 @@ func TestPolicy(t *testing.T) {
 		}
 	}
 	want(0, "NetworkPolicy shop/db  1     shop/db\n", "check", "-f", file)
-	want(0, "1 objects of other kinds were skipped", "check", "-f", file)
+	want(0, "skipped objects of other kinds: 1 ", "check", "-f", file)
 	want(0, `"policy": "NetworkPolicy shop/db"`, "check", "-f", file, "-o", "json")
-	want(3, "NetworkPolicy shop/db: ingress[0]: port 0: ports 70000 to 70000: want two numbers from 1 to 65535 in order", "check", "-f", bad)
+	want(3, "NetworkPolicy shop/db: ingress[0]: port 0: port 70000: want a number from 1 to 65535", "check", "-f", bad)
 	want(1, `misspelt.yaml: document 2: NetworkPolicy db: unknown field "spec.podselector"`, "check", "-f", misspelt)
 	want(1, "no such file", "check", "-f", file+"x")
+	want(0, "No policies.\n", "check", "-f", "/dev/null")
+	want(0, "[]\n", "check", "-f", "/dev/null", "-o", "json")
 
 	want(0, "10.0.0.1 -> 10.0.0.2: allowed\n  egress of the source:       no policy selects shop/web\n  ingress of the destination: NetworkPolicy shop/db ingress[0]\n", "explain", "shop/web", "shop/db", "5432", "-f", file)
 	want(0, "fd00::1 -> fd00::2: allowed", "explain", "shop/web", "shop/db", "5432/tcp", "-f", file)

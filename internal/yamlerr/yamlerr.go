@@ -28,7 +28,7 @@ func Explain(file string, raw []byte, err error) error {
 }
 
 var (
-	twice     = regexp.MustCompile(`^mapping key (".*") already defined at line`)
+	twice     = regexp.MustCompile(`^(?:mapping )?key (".*") already (?:defined at line|set in map)`)
 	wrongType = regexp.MustCompile("^cannot unmarshal !!\\w+ (`.*` )?into (.*)")
 )
 

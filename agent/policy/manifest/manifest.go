@@ -9,7 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -20,12 +23,13 @@ import (
 	strict "sigs.k8s.io/yaml"
 
 	"github.com/fairlead/fairlead/agent/policy"
+	"github.com/fairlead/fairlead/internal/yamlerr"
 )
 
-// Load reads files. "-" is standard input. Objects of other kinds than policies, pods, namespaces and nodes are counted
-// and skipped.
-func Load(stdin io.Reader, files ...string) (w *policy.World, skipped int, err error) {
-	l := &loader{w: &policy.World{Namespaces: map[string]map[string]string{}}}
+// Load reads files. "-" is standard input. Objects of other kinds than policies, pods, namespaces and nodes are skipped,
+// and counted by their kind.
+func Load(stdin io.Reader, files ...string) (w *policy.World, skipped Skipped, err error) {
+	l := newLoader()
 	for _, file := range files {
 		var raw []byte
 		if file == "-" {
@@ -37,7 +41,7 @@ func Load(stdin io.Reader, files ...string) (w *policy.World, skipped int, err e
 			err = l.documents(raw)
 		}
 		if err != nil {
-			return nil, 0, fmt.Errorf("%s: %w", file, err)
+			return nil, nil, fmt.Errorf("%s: %w", file, err)
 		}
 	}
 	l.nameNamespaces()
@@ -45,15 +49,32 @@ func Load(stdin io.Reader, files ...string) (w *policy.World, skipped int, err e
 }
 
 // Parse reads the objects of a text, as Load does. It adds no namespaces for pods.
-func Parse(text []byte) (w *policy.World, skipped int, err error) {
-	l := &loader{w: &policy.World{Namespaces: map[string]map[string]string{}}}
+func Parse(text []byte) (w *policy.World, skipped Skipped, err error) {
+	l := newLoader()
 	err = l.documents(text)
 	return l.w, l.skipped, err
 }
 
+// Skipped is the number of skipped objects of each kind.
+type Skipped map[string]int
+
+// String returns, for example, "2 ConfigMap, 1 Service".
+func (s Skipped) String() string {
+	var list []string
+	for _, kind := range slices.Sorted(maps.Keys(s)) {
+		list = append(list, fmt.Sprintf("%d %s", s[kind], cmp.Or(kind, "without a kind")))
+	}
+	return strings.Join(list, ", ")
+}
+
 type loader struct {
 	w       *policy.World
-	skipped int
+	skipped Skipped
+	seen    map[string]bool // policies
+}
+
+func newLoader() *loader {
+	return &loader{w: &policy.World{Namespaces: map[string]map[string]string{}}, skipped: Skipped{}, seen: map[string]bool{}}
 }
 
 func (l *loader) documents(raw []byte) error {
@@ -76,10 +97,10 @@ func (l *loader) documents(raw []byte) error {
 func (l *loader) object(text []byte) error {
 	if isShort(text) {
 		p, err := parseShort(text)
-		if err == nil {
-			l.w.Add(p)
+		if err != nil {
+			return err
 		}
-		return err
+		return l.add("NetworkPolicy", p)
 	}
 	var head struct {
 		APIVersion string `json:"apiVersion"`
@@ -87,7 +108,7 @@ func (l *loader) object(text []byte) error {
 		Items      []any  `json:"items"`
 	}
 	if err := strict.Unmarshal(text, &head); err != nil {
-		return err
+		return explain(text, err)
 	}
 	for i, item := range head.Items {
 		raw, err := strict.Marshal(item)
@@ -104,27 +125,61 @@ func (l *loader) object(text []byte) error {
 		"policy.networking.k8s.io/v1alpha2 ClusterNetworkPolicy": &v1alpha2.ClusterNetworkPolicy{},
 	}[head.APIVersion+" "+head.Kind]
 	if o == nil {
+		if want := versions()[head.Kind]; want != "" && isVersionOf(head.APIVersion, want) {
+			return fmt.Errorf("%s: the apiVersion is %q: want %s", head.Kind, head.APIVersion, want)
+		}
 		if head.Items == nil {
-			l.skipped++
+			l.skipped[head.Kind]++
 		}
 		return nil
 	}
 	if err := decode(text, o); err != nil {
-		return fmt.Errorf("%s %s: %w", head.Kind, o.GetName(), err)
+		return fmt.Errorf("%s: %w", strings.TrimSpace(head.Kind+" "+o.GetName()), err)
 	}
 	switch head.Kind {
 	case "Pod", "NetworkPolicy":
 		o.SetNamespace(cmp.Or(o.GetNamespace(), corev1.NamespaceDefault))
 	}
+	return l.add(head.Kind, o)
+}
+
+// add adds an object. A policy that occurs twice is an error: only one of them could apply.
+func (l *loader) add(kind string, o metav1.Object) error {
+	if id := strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/"); versions()[kind] != "" {
+		if l.seen[kind+" "+id] {
+			return fmt.Errorf("%s %s occurs twice", kind, id)
+		}
+		l.seen[kind+" "+id] = true
+	}
 	l.w.Add(o)
 	return nil
+}
+
+// versions returns the API versions of the policies that apply.
+func versions() map[string]string {
+	return map[string]string{"NetworkPolicy": networkingv1.SchemeGroupVersion.String(), "ClusterNetworkPolicy": v1alpha2.GroupVersion.String()}
+}
+
+// isVersionOf reports whether a version is one of the same API group. Policies of other products have a group of their own.
+func isVersionOf(version, of string) bool {
+	group, _, _ := strings.Cut(version, "/")
+	want, _, _ := strings.Cut(of, "/")
+	return group == want || version == "" || group == "extensions"
+}
+
+// explain returns an error of the YAML parser with words for users, and other errors as they are.
+func explain(text []byte, err error) error {
+	if _, words, is := strings.Cut(err.Error(), "yaml: "); is {
+		return yamlerr.Explain("", text, errors.New(words))
+	}
+	return err
 }
 
 // decode decodes as the API server does: an unknown key is an error, and so is one with other capitals.
 func decode(text []byte, into any) error {
 	raw, err := strict.YAMLToJSONStrict(text)
 	if err != nil {
-		return err
+		return explain(text, err)
 	}
 	unknown, err := json.UnmarshalStrict(raw, into)
 	return errors.Join(append(unknown, err)...)

@@ -57,7 +57,7 @@ func TestInvalidShort(t *testing.T) {
 		"{policy: p, for: a=b, in: [{ports: 9-8}]}":           `ports: "9-8": want a port`,
 		"{policy: p, for: a=b, in: [{ports: http}]}":          `ports: "http": want a port`,
 		"{policy: p, for: a=b, in: [{port: 80}]}":             `unknown field "in[0].port"`,
-		"{policy: p, for: a=b, in: [], in: [{}]}":             "already set",
+		"{policy: p, for: a=b, in: [], in: [{}]}":             `the key "in" occurs twice`,
 		"{policy: p, For: a=b, in: []}":                       "For",
 		"{policy: p, for: a=b, in: [{ports: 80.5}]}":          `ports: "80.5": want a port`,
 		"{policy: p, for: 'a in (b', in: []}":                 "for: ",
