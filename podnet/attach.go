@@ -89,7 +89,7 @@ func (m *Manager) Detach(ctx context.Context, id, ifName string) (err error) {
 	defer unlock()
 	i := slices.IndexFunc(n.Parts, func(p noted) bool { return p.IfName == ifName && !p.isLoopback() })
 	if i < 0 {
-		return fmt.Errorf("pod %s has no interface %s: %w", id, ifName, fs.ErrNotExist)
+		return missing("pod %s has no interface %s", id, ifName)
 	}
 	return m.takeDown(ctx, n, []*part{m.recall(ctx, n.Parts[i], id, sameNetns(n.Netns, n.namespace()))})
 }

@@ -56,6 +56,6 @@ func Example() {
 	fmt.Println("torn down:", m.TearDownPod(ctx, pod.ID) == nil)
 	// Output:
 	// ready: lonely
-	// pod 4f1c9a: there is no network namespace /nowhere: file does not exist
+	// pod 4f1c9a: there is no network namespace /nowhere
 	// torn down: true
 }

@@ -47,7 +47,7 @@ func (m *Manager) SetUpPod(ctx context.Context, pod Pod) (status *PodStatus, err
 		return nil, err
 	}
 	if n.NetnsID == "" {
-		return nil, cni.Errorf(cni.CodeInvalidEnvironment, "pod %s: there is no network namespace %s: %w", pod.ID, pod.Netns, os.ErrNotExist)
+		return nil, cni.Errorf(cni.CodeInvalidEnvironment, "pod %s: %w", pod.ID, missing("there is no network namespace %s", pod.Netns))
 	}
 	if parts, err = m.withLoopback(&pod, parts); err != nil {
 		return nil, err

@@ -111,7 +111,7 @@ func (m *Manager) take(ctx context.Context, id string) (*note, func(), error) {
 		return nil, nil, err
 	}
 	if _, err := os.Stat(m.notes.file(id)); errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Errorf("pod %s is not set up: %w", id, fs.ErrNotExist)
+		return nil, nil, missing("pod %s is not set up", id)
 	}
 	unlock, err := m.notes.lock(ctx, id)
 	if err != nil {
@@ -132,7 +132,7 @@ func (m *Manager) PodStatus(id string) (*PodStatus, error) {
 	}
 	n, err := m.notes.read(id)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("pod %s is not set up: %w", id, fs.ErrNotExist)
+		return nil, missing("pod %s is not set up", id)
 	}
 	if err != nil {
 		return nil, err
