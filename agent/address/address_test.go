@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -292,6 +293,38 @@ func TestReclaimRemovedNode(t *testing.T) {
 		return len(l) == 1 && l[0] == blk
 	})
 	_ = last
+}
+
+// TestUnpublishedNodeKeepsItsBlocks checks that an agent that has a session, but has not found its addresses yet, keeps
+// its blocks. It may have containers that use them.
+func TestUnpublishedNodeKeepsItsBlocks(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, twoSubnets)
+	soon := func(o *Options) { o.Grace = 300 * time.Millisecond }
+	early, stop := b.node("early", soon)
+	kerneltest.Until(t, func() bool { return len(blocks(early)) == 1 })
+	gone, stopGone := b.node("gone", soon)
+	kerneltest.Until(t, func() bool { return len(blocks(gone)) == 1 })
+	stop()
+	stopGone()
+	s := b.open(t)
+	session, err := s.Hold(storetest.Context(t), cluster.AliveKey("early"), []byte("{}"), time.Minute)
+	must(t, err)
+	removeKey(t, s, cluster.NodeKey("early"))
+	removeKey(t, s, cluster.NodeKey("gone"))
+	b.node("other", soon)
+	has := func(node string) bool {
+		list, _, err := s.List(storetest.Context(t), cluster.BlocksPrefix)
+		must(t, err)
+		return slices.ContainsFunc(list, func(e store.Entry) bool { return strings.Contains(string(e.Value), `"`+node+`"`) })
+	}
+	kerneltest.Until(t, func() bool { return !has("gone") })
+	time.Sleep(time.Second) // several grace periods
+	if _, err := ReleaseNode(storetest.Context(t), s, "early"); !contains(err, "node early is alive") || !has("early") {
+		t.Errorf("the blocks of a node with a session were released, or could be: %v", err)
+	}
+	session.Release()
+	kerneltest.Until(t, func() bool { return !has("early") })
 }
 
 // TestLostBlock checks that a block that went to another node while its node was away stays there and is reported.

@@ -142,6 +142,11 @@ func ReleaseNode(ctx context.Context, s store.Store, node string) (keys []string
 	} else if !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
+	if _, err := s.Get(ctx, cluster.AliveKey(node)); err == nil {
+		return nil, fmt.Errorf("node %s is alive: its containers use its addresses\nStop the agent first. On %s, type: systemctl stop fairlead-agent", node, node)
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
 	entries, revision, err := s.List(ctx, "")
 	if err != nil {
 		return nil, err

@@ -68,11 +68,20 @@ func (m *Manager) longAbsent() (nodes []string) {
 	return nodes
 }
 
-// reclaimNode checks the store again and then releases everything that a node had.
+// reclaimNode checks the store again and then releases everything that a node had. An agent that runs but does not know
+// its addresses yet has a session and is no node yet: its containers keep theirs.
 func (m *Manager) reclaimNode(ctx context.Context, node string) error {
-	_, err := m.Store.Get(ctx, cluster.NodeKey(node))
-	if !errors.Is(err, os.ErrNotExist) {
-		return err // the node exists, or the store did not answer
+	for _, key := range []string{cluster.NodeKey(node), cluster.AliveKey(node)} {
+		_, err := m.Store.Get(ctx, key)
+		if err == nil { // another grace period begins
+			m.mu.Lock()
+			delete(m.absent, node)
+			m.mu.Unlock()
+			return nil
+		}
+		if !errors.Is(err, os.ErrNotExist) {
+			return err // the store did not answer
+		}
 	}
 	m.mu.Lock()
 	ops, err := m.releaseOps(node)

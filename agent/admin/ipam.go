@@ -133,7 +133,7 @@ func blockUse(s *cluster.Snapshot, b *cluster.Block, node string, h *address.Loc
 	switch {
 	case b.Release:
 		out.State = "leaving"
-	case s.Nodes[b.Node] == nil:
+	case s.Nodes[b.Node] == nil && !s.Alive[b.Node]:
 		out.State = "node removed"
 	case byFlannel:
 		out.State = "flannel"
