@@ -34,7 +34,7 @@ func TestErrorsWhileWaiting(t *testing.T) {
 			fmt.Fprint(w, "{")
 		}, true},
 		"internal":   {status(500, "InternalError"), true},
-		"proxy":      {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>", 502) }, true},
+		"proxy":      {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>", http.StatusBadGateway) }, true},
 		"starting":   {status(503, "ServiceUnavailable"), true},
 		"slow":       {status(504, "Timeout"), true},
 		"expired":    {status(410, "Expired"), true},
