@@ -44,7 +44,8 @@ func ConfFiles(dir string, extensions []string) ([]string, error) {
 	}
 	var files []string
 	for _, e := range entries {
-		if !e.IsDir() && slices.Contains(extensions, filepath.Ext(e.Name())) {
+		isFile := e.Type().IsRegular() || e.Type() == fs.ModeSymlink // to read a FIFO would wait for a writer
+		if isFile && slices.Contains(extensions, filepath.Ext(e.Name())) {
 			files = append(files, filepath.Join(dir, e.Name()))
 		}
 	}

@@ -63,6 +63,7 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	root.Flags().BoolVar(&version, "version", false, "Print the version of fairlead.")
 	a.formatFlags(root.PersistentFlags())
+	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats(), noFiles))
 	root.AddGroup(&cobra.Group{ID: "attach", Title: "Attachments:"}, &cobra.Group{ID: "look", Title: "Inspection:"},
 		&cobra.Group{ID: "cluster", Title: "Several hosts:"}, &cobra.Group{ID: "more", Title: "More:"})
 	root.AddCommand(a.addCommand(), a.checkCommand(), a.delCommand(), a.gcCommand(), a.repairCommand(), a.statusCommand(), a.podCommand())
