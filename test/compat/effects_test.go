@@ -8,7 +8,7 @@ import (
 )
 
 // effect is a known difference of results or effects: the lines that each side has. Equal groups of both patterns have
-// equal text. A group named configured is in the configuration.
+// equal text. A group named configured is in the configuration. cases matches a case's name and its plugins.
 type effect struct {
 	cases, steps        string
 	reference, fairlead string // "": no line
@@ -32,6 +32,8 @@ func effects() []effect {
 		{`^dummy/dns`, `^(add|added: result cache)`, ``, `(?:result\.)?dns(?:\.\w+(?:\[0\])?)? = .*`, "`dns` of dummy: the reference ignores it"},
 		{`^portmap/hostIP "(::|2001:db8::1)"`, host, `sysctl net/ipv4/conf/(\S+)/route_localnet:1`, `sysctl net/ipv4/conf/(\S+)/route_localnet:0`,
 			"a `hostIP` of IPv6: the reference sets `route_localnet`, which only 127.0.0.1 needs"},
+		{`^portmap/.*\(nftables\).*"masqAll":\s*true`, `^from (world|host) to`, `hello 192\.0\.2\.[19]`, `hello 10\.1\.0\.1`,
+			"`masqAll` with nftables: it has no effect in the reference"},
 	}
 }
 
@@ -50,7 +52,7 @@ func explained(k keyCase, problem string) bool {
 		}
 	}
 	for _, e := range effects() {
-		if regexp.MustCompile(e.cases).MatchString(k.name()) && regexp.MustCompile(e.steps).MatchString(step) {
+		if regexp.MustCompile(e.cases).MatchString(k.name()+" "+k.plugins) && regexp.MustCompile(e.steps).MatchString(step) {
 			reference, fairlead = e.remove(k, reference, fairlead)
 		}
 	}

@@ -59,6 +59,14 @@ func envInt(t *testing.T, variable string, def int) int {
 	return n
 }
 
+// mayBeSilent reports whether some of a case's connections get no answer by its settings: with a hostIP that the host may
+// lack, without masquerading of the host's own connections, with a gateway that gives the container another address, or
+// on a bridge that is no gateway.
+func (k keyCase) mayBeSilent() bool {
+	return regexp.MustCompile(`"hostIP"|"snat":\s*false|"gateway"`).MatchString(k.capArgs+k.plugins) ||
+		strings.Contains(k.plugins, `"bridge"`) && !regexp.MustCompile(`"is(Default)?Gateway":\s*true`).MatchString(k.plugins)
+}
+
 // compareRandom compares both sides and reports whether both accept the configuration.
 func compareRandom(t *testing.T, k keyCase) (accepted bool) {
 	reference, fairlead := k.record(t, side{}), k.record(t, side{ourPlugins: true})
@@ -77,7 +85,9 @@ func compareRandom(t *testing.T, k keyCase) (accepted bool) {
 	}
 	if (reference.firstErr == "") != (fairlead.firstErr == "") {
 		for _, p := range fairlead.aloneProblems() {
-			t.Error(p)
+			if !(strings.HasPrefix(p, "from ") && k.mayBeSilent()) {
+				t.Error(p)
+			}
 		}
 	}
 	if t.Failed() {
@@ -258,6 +268,7 @@ func rejectedByFairlead() []reason {
 		{`ipMasqBackend = .* want "nftables" or "iptables"`, "an unknown `ipMasqBackend` without `ipMasq`: a typo would go unnoticed"},
 		{`ipam\.addresses\[0\]\.(address|gateway) = .* want`, "invalid addresses of static that others replace: the reference does not read them"},
 		{`(mtu|table) = (-1|0): want`, "a negative `mtu` of bridge, which the reference ignores, and a `table` of sbr below 1"},
+		{`table = 4294967296: want`, "a `table` of sbr above the kernel's limit: in the reference it wraps"},
 		{`ipam\.routes\[\d\]\.(mtu|advmss|priority|table|scope) = .*: want 0 to`, "numbers of routes beyond the kernel's limits: in the reference they wrap"},
 		{`ipam\.gateway = .*want an address of a host`, "a `gateway` that is 0.0.0.0, or of another family than its subnet: no route can use it"},
 		{`is already taken by container`, "a host port that is mapped twice: the reference's second rule never matches"},
@@ -283,7 +294,7 @@ func rejectedByReference() []reason {
 		{`Tuning configured value of .*, current value is`, "sysctls that the kernel writes in another form: the reference's CHECK compares the text"},
 		{`/proc/sys/net/ipv4/route/flush: permission denied`, "sysctls that can only be written: the reference reads them first"},
 		{`failed to add route '\{0\.0\.0\.0 0*f*0*\} via 10\.1\.0\.1 .*: file exists`, "a default route from IPAM next to `isDefaultGateway`: the reference adds it twice"},
-		{`^.*type="ptp" .*failed to add route '\{0\.0\.0\.0 0+\} via 10\.2\.0\.1 .*: network is unreachable`, "ptp's default route through a gateway outside the subnet"},
+		{`^.*type="ptp" .*failed to add route '\{[0-9.]+ [0-9a-f]+\} via 10\.2\.0\.1 .*: network is unreachable`, "ptp's routes through a gateway outside the subnet"},
 		{`create (ifb )?qdisc: create qdisc: invalid argument`, "bursts of less than a byte: a bucket holds at least one frame"},
 	}
 }
