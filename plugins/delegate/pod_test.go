@@ -367,11 +367,37 @@ func TestPodOfMultus(t *testing.T) {
 	if len(left) != 2 || filepath.Base(left[0]) != "other" || filepath.Base(left[1]) != "results" {
 		t.Errorf("left: %v", left)
 	}
-	h.file(filepath.Join(multus, "c"), `[{`)
-	if err := p.Funcs.Del(t.Context(), args); err == nil || !strings.Contains(err.Error(), "in which Multus recorded") {
-		t.Errorf("a damaged file: %v", err)
+}
+
+// TestPodOfMultusWithDamagedFile checks that DEL detaches what Multus' cache of results has, and at least the default
+// network. A pod whose DEL fails for ever would stay for ever.
+func TestPodOfMultusWithDamagedFile(t *testing.T) {
+	h := newPodHost(t)
+	p := Pod(&plugin.Exec{})
+	results := filepath.Join(filepath.Dir(h.dir.Root()), "multus", "results")
+	if err := os.MkdirAll(results, 0o700); err != nil {
+		t.Fatal(err)
 	}
-	wantCalls(t, h.calls(), "DEL eth0")
+	file := filepath.Join(filepath.Dir(results), "c")
+	cached := func(id, network, ifName, config string) {
+		h.file(filepath.Join(results, network+"-"+id+"-"+ifName), `{"kind": "cniCacheV1", "containerId": "`+id+`", "networkName": "`+network+`", "ifName": "`+ifName+
+			`", "config": "`+base64.StdEncoding.EncodeToString([]byte(config))+`", "result": {"cniVersion": "1.0.0", "ips": []}}`)
+	}
+	for _, damaged := range []string{"", "[{", "null"} {
+		cached("c", "lan", "net1", `{"cniVersion": "1.0.0", "name": "lan", "type": "one"}`)
+		cached("c", "bad", "net2", `{`)
+		cached("a-c", "lan", "net1", `{"cniVersion": "1.0.0", "name": "lan", "type": "one"}`)
+		h.file(file, damaged)
+		for range 2 { // nothing is left for the second DEL, except the default network
+			if err := p.Funcs.Del(t.Context(), h.args(`{}`)); err != nil {
+				t.Errorf("%q: %v", damaged, err)
+			}
+		}
+		wantCalls(t, h.calls(), `DEL net1 "name":"lan" "prevResult":`, `DEL eth0 "name":"pods"`, "DEL eth0")
+		if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%q stays: %v", damaged, err)
+		}
+	}
 }
 
 // TestDelWithoutPlugins checks what DEL does with a list of which Multus has left out what is inside the plugins.

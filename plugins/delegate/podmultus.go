@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/fairlead/fairlead/agent/podstate"
@@ -64,8 +65,8 @@ func (c *podCall) adopt(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	var networks []multusNetwork
-	if err := cni.Decode(raw, &networks); err != nil {
-		return false, fmt.Errorf("read %s, in which Multus recorded the networks of the pod: %w", c.multusFile(), err)
+	if cni.Decode(raw, &networks) != nil || len(networks) == 0 {
+		networks = c.multusCached()
 	}
 	record := &podstate.Pod{ContainerID: c.args.ContainerID, IfName: c.args.IfName, Network: c.network, Attached: true}
 	for i, n := range networks {
@@ -81,6 +82,32 @@ func (c *podCall) adopt(ctx context.Context) (bool, error) {
 	}
 	defer unlock()
 	return true, c.state.WritePod(record)
+}
+
+// multusCached returns the pod's networks from the cache of results, the default network first. Multus does not write its
+// file atomically, so the file may be empty after a power failure, and the pod has to end all the same.
+func (c *podCall) multusCached() (out []multusNetwork) {
+	first := multusNetwork{Name: c.network, IfName: c.args.IfName, Bytes: c.args.StdinData}
+	for _, file := range c.multusResults() {
+		var cached struct {
+			ContainerID, NetworkName, IfName string
+			Config                           []byte
+		}
+		raw, err := os.ReadFile(file)
+		if err != nil || cni.Decode(raw, &cached) != nil || cached.ContainerID != c.args.ContainerID {
+			continue
+		}
+		n := multusNetwork{Name: cached.NetworkName, IfName: cached.IfName, Bytes: cached.Config}
+		if _, err := c.multusAttachment(1, n); err != nil {
+			continue
+		}
+		if n.IfName == c.args.IfName {
+			first = n
+		} else {
+			out = append(out, n)
+		}
+	}
+	return slices.Insert(out, 0, first)
 }
 
 // multusAttachment returns a network of Multus' file. The first is the default network.
@@ -104,10 +131,15 @@ func (c *podCall) multusAttachment(i int, n multusNetwork) (*podstate.Attachment
 	return a, cni.ValidateInterfaceName(a.IfName)
 }
 
+// multusResults returns the files with the results of the pod's networks.
+func (c *podCall) multusResults() []string {
+	files, _ := filepath.Glob(filepath.Join(c.multusDir(), "results", "*-"+c.args.ContainerID+"-*")) // the pattern is well-formed
+	return files
+}
+
 // forgetMultus removes the files of Multus about the pod's networks.
 func (c *podCall) forgetMultus() {
-	results, _ := filepath.Glob(filepath.Join(c.multusDir(), "results", "*-"+c.args.ContainerID+"-*")) // the pattern is well-formed
-	for _, file := range append(results, c.multusFile()) {
+	for _, file := range append(c.multusResults(), c.multusFile()) {
 		_ = os.Remove(file)
 	}
 }
