@@ -214,18 +214,20 @@ func TestPodAsksAgent(t *testing.T) {
 		},
 		podstate.OpDefinition: func(_ context.Context, raw json.RawMessage) (any, error) {
 			var args podstate.DefinitionArgs
-			if err := json.Unmarshal(raw, &args); err != nil || args.Name != "new" {
+			if err := json.Unmarshal(raw, &args); err != nil || args.Name != "new" && args.Name != "damaged" {
 				return nil, cni.Errorf(cni.CodeInvalidNetworkConfig, "it does not exist")
 			}
-			return podstate.Definition{Namespace: "shop", Name: "new", Config: `{"cniVersion": "1.0.0", "type": "one"}`}, nil
+			return podstate.Definition{Namespace: "shop", Name: args.Name, Config: `{"cniVersion": "1.0.0", "type": "one"}`}, nil
 		},
 	})
-	args := h.args(`{"k8s.v1.cni.cncf.io/networks": "nic,new,nic"}`)
+	h.define("damaged", `{}`, "")
+	h.file(filepath.Join(h.dir.Root(), "definitions", "shop", "damaged.json"), `{"version": 1, "names`)
+	args := h.args(`{"k8s.v1.cni.cncf.io/networks": "nic,new,nic,damaged"}`)
 	if _, err := p.Funcs.Add(t.Context(), args); err != nil {
 		t.Fatal(err)
 	}
 	calls := h.calls()
-	wantCalls(t, calls, "ADD eth0", `ADD net1 "deviceID":"0000:01:00.1" "pciBusID":"0000:01:00.1" "runtimeConfig":{"deviceID":"0000:01:00.1"}`, "ADD net1", `ADD net2 "name":"new"`, `ADD net3 "deviceID":"0000:01:00.2"`, "ADD net3")
+	wantCalls(t, calls, "ADD eth0", `ADD net1 "deviceID":"0000:01:00.1" "pciBusID":"0000:01:00.1" "runtimeConfig":{"deviceID":"0000:01:00.1"}`, "ADD net1", `ADD net2 "name":"new"`, `ADD net3 "deviceID":"0000:01:00.2"`, "ADD net3", `ADD net4 "name":"damaged"`)
 	if strings.Contains(calls[2], "deviceID\":\"0000:01:00.1\",\"pciBusID") || asked != 1 {
 		t.Errorf("the second plugin got %s; the agent was asked %d times", calls[2], asked)
 	}
@@ -270,6 +272,13 @@ func TestPodWithoutAgent(t *testing.T) {
 	_, err := Pod(&plugin.Exec{}).Funcs.Add(t.Context(), h.args(`{"k8s.v1.cni.cncf.io/networks": "new"}`))
 	if cni.AsError(err).Code != cni.CodeTryAgainLater {
 		t.Errorf("%v", err)
+	}
+	h.define("damaged", `{}`, "")
+	file := filepath.Join(h.dir.Root(), "definitions", "shop", "damaged.json")
+	h.file(file, "")
+	_, err = Pod(&plugin.Exec{}).Funcs.Add(t.Context(), h.args(`{"k8s.v1.cni.cncf.io/networks": "damaged"}`))
+	if err == nil || cni.AsError(err).Code != cni.CodeTryAgainLater || !strings.Contains(err.Error(), file) {
+		t.Errorf("a damaged file: %v", err)
 	}
 }
 
