@@ -106,11 +106,12 @@ func (p pod) del(ctx context.Context, args *skel.CmdArgs) error {
 	if call == nil {
 		return err
 	}
-	adopted := false
+	detach := call.detachRecorded
 	if record == nil && err == nil {
-		adopted, err = call.adopt(ctx)
+		record, err = call.ofMultus()
+		detach = func(ctx context.Context) error { return call.detachAll(ctx, record) }
 	}
-	if record == nil && !adopted {
+	if record == nil {
 		return errors.Join(err, p.chain.del(ctx, args))
 	}
 	unlock, err := call.state.Lock(ctx, call.key())
@@ -118,7 +119,7 @@ func (p pod) del(ctx context.Context, args *skel.CmdArgs) error {
 		return err
 	}
 	defer unlock()
-	if err := call.detachRecorded(ctx); err != nil {
+	if err := detach(ctx); err != nil {
 		return err
 	}
 	call.forgetMultus()

@@ -1,7 +1,6 @@
 package delegate
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -54,15 +53,14 @@ func (c *podCall) multusDir() string {
 
 func (c *podCall) multusFile() string { return filepath.Join(c.multusDir(), c.args.ContainerID) }
 
-// adopt records the networks that Multus attached to the pod, so that a DEL detaches them. It returns false if Multus
-// attached nothing.
-func (c *podCall) adopt(ctx context.Context) (bool, error) {
+// ofMultus returns the networks that Multus attached to the pod, or nil if Multus attached nothing.
+func (c *podCall) ofMultus() (*podstate.Pod, error) {
 	raw, err := os.ReadFile(c.multusFile())
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		return nil, nil
 	}
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	var networks []multusNetwork
 	if cni.Decode(raw, &networks) != nil || len(networks) == 0 {
@@ -72,16 +70,11 @@ func (c *podCall) adopt(ctx context.Context) (bool, error) {
 	for i, n := range networks {
 		a, err := c.multusAttachment(i, n)
 		if err != nil {
-			return false, fmt.Errorf("network %s in %s: %w", n.Name, c.multusFile(), err)
+			return nil, fmt.Errorf("network %s in %s: %w", n.Name, c.multusFile(), err)
 		}
 		record.Attachments = append(record.Attachments, *a)
 	}
-	unlock, err := c.state.Lock(ctx, c.key())
-	if err != nil {
-		return false, err
-	}
-	defer unlock()
-	return true, c.state.WritePod(record)
+	return record, nil
 }
 
 // multusCached returns the pod's networks from the cache of results, the default network first. Multus does not write its
