@@ -1,6 +1,7 @@
 package delegate
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -177,6 +178,27 @@ func TestPodVersions(t *testing.T) {
 	args.ContainerID = "d"
 	if _, err := p.Funcs.Add(t.Context(), args); err == nil || !strings.Contains(err.Error(), `cniVersions = ["9.0.0"]: none of them is supported`) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestPodEmptyDefaultRoute checks that a network with an empty list keeps the default route of its configuration, and
+// that the others lose theirs.
+func TestPodEmptyDefaultRoute(t *testing.T) {
+	h := newPodHost(t)
+	h.define("lan", `{"cniVersion": "1.0.0", "type": "one", "isDefaultGateway": true, "ipam": {"type": "host-local", "routes": [{"dst": "0.0.0.0/0", "gw": "192.168.7.1"}]}}`, "")
+	h.define("cluster", `{"cniVersion": "1.0.0", "type": "one", "ipam": {"type": "fairlead-ipam"}}`, "")
+	for name, want := range map[string]string{"lan": `ADD net1 "isDefaultGateway":true "gw":"192.168.7.1"`, "cluster": `ADD net1 "defaultRoute":true`} {
+		args := h.args(`{"k8s.v1.cni.cncf.io/networks": "[{\"name\": \"` + name + `\", \"default-route\": []}, {\"name\": \"lan\"}, {\"name\": \"cluster\"}]"}`)
+		args.ContainerID = name
+		args.StdinData = bytes.Replace(args.StdinData, []byte(`"default": true`), []byte(`"isDefaultGateway": true, "ipam": {"type": "host-local", "routes": [{"dst": "0.0.0.0/0"}]}`), 1)
+		if _, err := Pod(&plugin.Exec{}).Funcs.Add(t.Context(), args); err != nil {
+			t.Fatal(err)
+		}
+		calls := h.calls()
+		for i := range calls {
+			calls[i] = strings.ReplaceAll(calls[i], `": `, `":`)
+		}
+		wantCalls(t, calls, `ADD eth0 "isDefaultGateway":false "routes":[]`, want, `ADD net2 "isDefaultGateway":false "routes":[]`, `ADD net3 "defaultRoute":false`)
 	}
 }
 
