@@ -11,6 +11,18 @@ import (
 	"github.com/fairlead/fairlead/internal/filelock"
 )
 
+const lockEnding = ".lock"
+
+func (d Dir) lock(k Key) string {
+	return filepath.Join(d.pods(), k.ContainerID+separator+k.IfName+lockEnding)
+}
+
+// HasLock reports whether an operation on a pod is running, or was killed.
+func (d Dir) HasLock(k Key) bool {
+	_, err := os.Lstat(d.lock(k))
+	return err == nil
+}
+
 // Lock locks a pod against other processes, and waits for them until the context ends. On a full disk without a lock file,
 // nobody holds the pod, and nobody can add it: Lock then returns without a lock, so that a DEL can make room.
 func (d Dir) Lock(ctx context.Context, k Key) (unlock func(), err error) {
@@ -34,7 +46,7 @@ var ErrBusy = errors.New("another operation on the pod is running")
 // acquire opens and locks the pod's lock file. The holder removes the file when it unlocks, so a process that waited for
 // a removed file tries again.
 func (d Dir) acquire(k Key, take func(*os.File) error) (unlock func(), err error) {
-	path := filepath.Join(d.pods(), k.ContainerID+separator+k.IfName+".lock")
+	path := d.lock(k)
 	for {
 		f, err := openLock(path)
 		if errors.Is(err, syscall.ENOSPC) {

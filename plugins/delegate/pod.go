@@ -106,6 +106,12 @@ func (p pod) del(ctx context.Context, args *skel.CmdArgs) error {
 	if call == nil {
 		return err
 	}
+	if record == nil && err == nil && call.state.HasLock(call.key()) {
+		if err := call.awaitOther(ctx); err != nil {
+			return err
+		}
+		_, record, err = p.recorded(args)
+	}
 	detach := call.detachRecorded
 	if record == nil && err == nil {
 		record, err = call.ofMultus()
@@ -124,6 +130,24 @@ func (p pod) del(ctx context.Context, args *skel.CmdArgs) error {
 	}
 	call.forgetMultus()
 	return nil
+}
+
+// awaitOther waits for the operation that holds a pod without a record, and removes what a killed one left.
+func (c *podCall) awaitOther(ctx context.Context) error {
+	unlock, err := c.state.Lock(ctx, c.key())
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return c.clearUnrecorded(c.key())
+}
+
+// clearUnrecorded removes what a killed operation left of a pod without a record. The caller holds the pod's lock.
+func (c *podCall) clearUnrecorded(k podstate.Key) error {
+	if _, err := c.state.Pod(k.ContainerID, k.IfName); !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return c.state.RemovePod(k.ContainerID, k.IfName)
 }
 
 // recorded returns what was attached to the pod, or nil if the pod has the default network alone.

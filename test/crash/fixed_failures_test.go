@@ -59,7 +59,10 @@ var fixedFailures = []struct {
 	{"whereabouts", point{verb: "DEL", kind: kindError, class: "renameat $WORK/lib/fairlead/addresses/whereabouts/#.#.#.#", errno: unix.ENOSPC, then: byGC}},
 	// The next line of the journal was appended to a truncated one.
 	{"whereabouts", point{verb: "DEL", kind: kindCut, class: "write $WORK/lib/fairlead/journal", then: byGC}},
-	// Temporary files stayed.
+	// Temporary files and locks stayed.
+	{"fairlead-pod", point{verb: "ADD", kind: kindKill, class: "fstat $WORK/lib/fairlead/pods/a:eth#.lock", then: byDel}},
+	{"fairlead-pod", point{verb: "ADD", kind: kindKill, class: "renameat $WORK/lib/fairlead/pods/.new-a:eth#.json-#", then: byGC}},
+	{"fairlead-pod", point{verb: "DEL", kind: kindKill, class: "renameat $WORK/lib/fairlead/pods/.new-a:eth#.json-#", then: byGC}},
 	{"flannel", point{verb: "ADD", kind: kindError, class: "pwrite64 $WORK/lib/flannel/a~", errno: unix.ENOSPC, then: byDel}},
 	{"example/21-dbnet-0.3.1", point{verb: "ADD", kind: kindCut, class: "write $WORK/cache/.result-#", then: byDel}},
 }
