@@ -18,6 +18,7 @@ import (
 	"github.com/fairlead/fairlead/agent/podstate"
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/cni/rawjson"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/skel"
@@ -146,6 +147,32 @@ func TestPodOrder(t *testing.T) {
 		t.Error("the second DEL forgets the network that fails")
 	}
 	wantCalls(t, h.calls(), `DEL net2`)
+}
+
+// TestPodConfigurationOfCheck checks that CHECK has the bytes of the ADD's configuration, as from other runtimes. A plugin
+// that sees another configuration computes the objects again, and may report differences that nobody caused.
+func TestPodConfigurationOfCheck(t *testing.T) {
+	h := newPodHost(t)
+	p := Pod(&plugin.Exec{})
+	h.define("lan", `{"cniVersion": "1.0.0", "type": "one", "capabilities": {"ips": true}, "list": [1,  2], "text": "<&>"}`, "")
+	args := h.args(`{"k8s.v1.cni.cncf.io/networks": "[{\"name\": \"lan\", \"ips\": [\"10.0.0.5\"]}]"}`)
+	if _, err := p.Funcs.Add(t.Context(), args); err != nil {
+		t.Fatal(err)
+	}
+	added := h.calls()
+	if err := p.Funcs.Check(t.Context(), args); err != nil {
+		t.Fatal(err)
+	}
+	for i, call := range h.calls() {
+		conf, err := rawjson.ParseObject([]byte(call[strings.Index(call, "{"):]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		conf.Delete("prevResult")
+		if want := added[i][strings.Index(added[i], "{"):]; string(conf.Bytes()) != want {
+			t.Errorf("CHECK has %s, want %s", call, want)
+		}
+	}
 }
 
 // TestPodDisableCheck checks that a network's disableCheck may be a text, as for runtimes.

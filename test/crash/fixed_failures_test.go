@@ -59,6 +59,8 @@ var fixedFailures = []struct {
 	{"whereabouts", point{verb: "DEL", kind: kindError, class: "renameat $WORK/lib/fairlead/addresses/whereabouts/#.#.#.#", errno: unix.ENOSPC, then: byGC}},
 	// The next line of the journal was appended to a truncated one.
 	{"whereabouts", point{verb: "DEL", kind: kindCut, class: "write $WORK/lib/fairlead/journal", then: byGC}},
+	// CHECK computed the objects again, because it had another form of the configuration than the ADD.
+	{"fairlead-pod", point{verb: "ADD", kind: kindError, class: "openat /etc/machine-id", errno: unix.EMFILE, then: byDel}},
 	// Temporary files and locks stayed.
 	{"fairlead-pod", point{verb: "ADD", kind: kindKill, class: "fstat $WORK/lib/fairlead/pods/a:eth#.lock", then: byDel}},
 	{"fairlead-pod", point{verb: "ADD", kind: kindKill, class: "renameat $WORK/lib/fairlead/pods/.new-a:eth#.json-#", then: byGC}},
