@@ -60,9 +60,16 @@ func (d Dir) acquire(k Key, take func(*os.File) error) (unlock func(), err error
 			return nil, fmt.Errorf("lock container %s: %w", k.ContainerID, err)
 		}
 		if isCurrent(f) {
-			return func() { _ = os.Remove(path); _ = filelock.Close(f) }, nil
+			return func() { removeLock(path); _ = filelock.Close(f) }, nil
 		}
 		_ = filelock.Close(f)
+	}
+}
+
+// removeLock removes a lock file. It tries once more, because the operation has succeeded, and nobody would repeat it.
+func removeLock(path string) {
+	if err := os.Remove(path); err != nil {
+		_ = os.Remove(path)
 	}
 }
 

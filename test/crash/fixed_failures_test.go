@@ -62,6 +62,7 @@ var fixedFailures = []struct {
 	// CHECK computed the objects again, because it had another form of the configuration than the ADD.
 	{"fairlead-pod", point{verb: "ADD", kind: kindError, class: "openat /etc/machine-id", errno: unix.EMFILE, then: byDel}},
 	// Temporary files and locks stayed.
+	{"fairlead-pod", point{verb: "DEL", kind: kindError, class: "unlinkat $WORK/lib/fairlead/pods/a:eth#.lock", errno: unix.ENOMEM, then: byGC}},
 	{"fairlead-pod", point{verb: "ADD", kind: kindKill, class: "fstat $WORK/lib/fairlead/pods/a:eth#.lock", then: byDel}},
 	{"fairlead-pod", point{verb: "ADD", kind: kindKill, class: "renameat $WORK/lib/fairlead/pods/.new-a:eth#.json-#", then: byGC}},
 	{"fairlead-pod", point{verb: "DEL", kind: kindKill, class: "renameat $WORK/lib/fairlead/pods/.new-a:eth#.json-#", then: byGC}},
