@@ -377,6 +377,47 @@ func TestClaims(t *testing.T) {
 	}
 }
 
+// TestUnreadableRecord checks that an attachment keeps its host ports while its record cannot be read, for example
+// because the system has no file descriptor left.
+func TestUnreadableRecord(t *testing.T) {
+	t.Parallel()
+	long := kernel.Owner{Network: strings.Repeat("n", 100), ContainerID: strings.Repeat("c", 100), IfName: "eth0"}
+	for _, first := range []kernel.Owner{owner, long} {
+		root := t.TempDir()
+		d := attach.Open(root)
+		if err := create(d, record(d, first)); err != nil {
+			t.Fatal(err)
+		}
+		ports := []attach.Port{{HostPort: 80, ContainerPort: 80, Protocol: "tcp"}}
+		unlock, err := d.Claim(t.Context(), first, ports)
+		if err != nil {
+			t.Fatal(err)
+		}
+		unlock()
+		files, err := filepath.Glob(filepath.Join(root, "attach", "*", "*.json"))
+		if err != nil || len(files) != 1 {
+			t.Fatal(files, err)
+		}
+		if err := errors.Join(os.Rename(files[0], files[0]+".kept"), os.Mkdir(files[0], 0o700)); err != nil { // opens, and cannot be read
+			t.Fatal(err)
+		}
+		if !d.HasTag(first.Tag()) || !d.Alive(first.Tag()) {
+			t.Errorf("%s counts as gone", first.Tag())
+		}
+		second := kernel.Owner{Network: "net", ContainerID: "c2", IfName: "eth0"}
+		if unlock, err := d.Claim(t.Context(), second, ports); err == nil {
+			unlock()
+			t.Errorf("another container gets the host port of %s", first.Tag())
+		}
+		if err := errors.Join(os.Remove(files[0]), os.Rename(files[0]+".kept", files[0])); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Claim(t.Context(), second, ports); err == nil || !strings.Contains(err.Error(), "already taken by container "+first.ContainerID) {
+			t.Errorf("after the record is readable again: %v", err)
+		}
+	}
+}
+
 // While one process holds an attachment, no DEL and no other plugin changes it.
 func TestHold(t *testing.T) {
 	t.Parallel()

@@ -52,7 +52,7 @@ func (d *Dir) Sharing(o kernel.Owner, ports []Port) (out []kernel.Owner) {
 			continue // no claims, or unreadable
 		}
 		for _, c := range list.claims {
-			if other, ok := d.ownerOf(c.tag); ok && isOther(o, other) && !slices.Contains(out, other) {
+			if other, err := d.ownerOf(c.tag); err == nil && isOther(o, other) && !slices.Contains(out, other) {
 				out = append(out, other)
 			}
 		}
@@ -170,7 +170,11 @@ func (d *Dir) claimIn(f *os.File, name string, o kernel.Owner, ports []Port) err
 			if o.Owns(c.tag) || !overlap(c.hostIP, own.hostIP) || !d.Alive(c.tag) {
 				continue
 			}
-			if other, ok := d.ownerOf(c.tag); ok && !isOther(o, other) {
+			other, err := d.ownerOf(c.tag)
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
+				return fmt.Errorf("read who has host port %d/%s: %w", p.HostPort, p.Protocol, err)
+			}
+			if err == nil && !isOther(o, other) {
 				return cni.Errorf(cni.CodeInvalidNetworkConfig, "host port %d/%s on %s is already taken by container %s (network %s, interface %s)",
 					p.HostPort, p.Protocol, words(c.hostIP), other.ContainerID, other.Network, other.IfName)
 			}
@@ -212,17 +216,18 @@ func isOther(a, b kernel.Owner) bool { return a != b && a.ContainerID == b.Conta
 // SameContainer reports whether two owner tags belong to two attachments of one container. Of a tag with hashes, only
 // the record tells the container.
 func (d *Dir) SameContainer(tag, other string) bool {
-	a, ok1 := d.ownerOf(tag)
-	b, ok2 := d.ownerOf(other)
-	return ok1 && ok2 && isOther(a, b)
+	a, err1 := d.ownerOf(tag)
+	b, err2 := d.ownerOf(other)
+	return err1 == nil && err2 == nil && isOther(a, b)
 }
 
-func (d *Dir) ownerOf(tag string) (kernel.Owner, bool) {
+func (d *Dir) ownerOf(tag string) (kernel.Owner, error) {
 	if o, ok := kernel.ParseOwnerTag(tag); ok {
-		return o, true
+		return o, nil
 	}
-	if r := d.ByTag(tag); r != nil {
-		return r.Owner(), true
+	r, err := d.byTag(tag)
+	if err != nil {
+		return kernel.Owner{}, err
 	}
-	return kernel.Owner{}, false
+	return r.Owner(), nil
 }

@@ -253,11 +253,11 @@ func (d *Dir) IsCurrent(listed *Record) bool {
 }
 
 // Alive reports whether the attachment with an owner tag still exists: it has a record, and its namespace exists or its
-// ADD is in progress.
+// ADD is in progress. An attachment whose record cannot be read may exist.
 func (d *Dir) Alive(tag string) bool {
-	r := d.ByTag(tag)
-	if r == nil {
-		return false
+	r, err := d.byTag(tag)
+	if err != nil {
+		return !errors.Is(err, os.ErrNotExist)
 	}
 	for _, p := range r.Parts {
 		if p.Adding() {
@@ -267,22 +267,27 @@ func (d *Dir) Alive(tag string) bool {
 	return r.HasNetns()
 }
 
-// ByTag returns the record of the attachment with an owner tag, or nil.
-func (d *Dir) ByTag(tag string) *Record {
+// HasTag reports whether the attachment with an owner tag has a record, or may have one that cannot be read.
+func (d *Dir) HasTag(tag string) bool {
+	_, err := d.byTag(tag)
+	return !errors.Is(err, os.ErrNotExist)
+}
+
+// byTag returns the record of the attachment with an owner tag, or os.ErrNotExist.
+func (d *Dir) byTag(tag string) (*Record, error) {
 	if o, ok := kernel.ParseOwnerTag(tag); ok {
-		r, err := d.Read(o)
-		if err != nil {
-			return nil
-		}
-		return r
+		return d.Read(o)
 	}
-	all, _ := d.List("")
+	all, err := d.List("")
+	if err != nil {
+		return nil, err
+	}
 	for _, r := range all {
 		if r.Owner().Owns(tag) {
-			return r
+			return r, nil
 		}
 	}
-	return nil
+	return nil, os.ErrNotExist
 }
 
 // OtherBoots returns the files of records from other boots. List deletes them.

@@ -101,7 +101,7 @@ func (c *collector) removeTagged() {
 // inUse reports whether an owner tag belongs to an attachment that exists: one with a record, a reservation, a cached
 // result, or a link into a namespace in use.
 func (c *collector) inUse(tag string) bool {
-	if c.used[tag] || !kernel.IsOwnerTag(tag) || c.dir.ByTag(tag) != nil {
+	if c.used[tag] || !kernel.IsOwnerTag(tag) || c.dir.HasTag(tag) {
 		return true
 	}
 	for _, g := range c.out.Attachments {

@@ -45,11 +45,14 @@ func (d directory) stat(a netip.Addr) (ino uint64, ctime int64, err error) {
 	return st.Ino, st.Ctim.Nano(), nil
 }
 
-// owner reads an address's owner. An unreadable file has the zero Owner.
+// owner reads an address's owner. An unreadable file has the zero Owner. If the system only lacks open files or memory at
+// the moment, owner returns an error: otherwise the index would forget the owner for good.
 func (d directory) owner(a netip.Addr) (Owner, error) {
 	data, err := readSmall(d.file(a))
-	if errors.Is(err, os.ErrNotExist) {
-		return Owner{}, err
+	for _, lacks := range []error{os.ErrNotExist, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM} {
+		if errors.Is(err, lacks) {
+			return Owner{}, err
+		}
 	}
 	if err != nil {
 		return Owner{}, nil

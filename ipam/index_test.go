@@ -2,12 +2,14 @@ package ipam
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -211,6 +213,29 @@ func FuzzImport(f *testing.F) {
 		}
 		if after := held(t, dir); after[a] != (Owner{"new", "eth0"}) {
 			t.Errorf("%v is allocated to %v", a, after[a])
+		}
+	})
+}
+
+// TestRebuildWithoutOpenFiles checks that an index without a free file descriptor does not forget an owner: its DEL would
+// free nothing, and GC would free the address of a living container.
+func TestRebuildWithoutOpenFiles(t *testing.T) {
+	dir, o := t.TempDir(), Owner{"a", "eth0"}
+	a := allocate(t, dir, Options{}, o, setOf(t, "10.1.0.0/24"))[0]
+	with(t, dir, Options{}, func(s *Store) {
+		var limit syscall.Rlimit
+		if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Max: limit.Max}); err != nil {
+			t.Fatal(err)
+		}
+		r, err := s.recordOf(a, nil)
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+			t.Fatal(err)
+		}
+		if !errors.Is(err, syscall.EMFILE) {
+			t.Errorf("the owner counts as unknown: %v, %v", r.owner != ownerKey(o, a), err)
 		}
 	})
 }

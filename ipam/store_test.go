@@ -9,10 +9,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // with opens a directory's store for one step of a test.
@@ -215,6 +217,57 @@ func TestLocked(t *testing.T) {
 	})
 	// A process that gave up waiting must not get the lock later.
 	with(t, dir, Options{}, func(*Store) {})
+}
+
+// TestLockOfReplacedDirectory empties a directory while a process waits for its lock, as administrators do after "no IP
+// addresses available". The process must not work next to another one that has the new lock.
+func TestLockOfReplacedDirectory(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first, err := Open(t.Context(), dir, "net", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened := make(chan error, 1)
+	go func() {
+		s, err := Open(context.Background(), dir, "net", Options{})
+		opened <- err
+		if err == nil {
+			s.Close()
+		}
+	}()
+	waits := func() bool {
+		var st syscall.Stat_t
+		locks, err := os.ReadFile("/proc/locks")
+		if err = errors.Join(err, syscall.Stat(dir+"/net/lock", &st)); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(locks)) {
+			if strings.Contains(line, "->") && strings.Contains(line, fmt.Sprintf(":%d ", st.Ino)) {
+				return true
+			}
+		}
+		return false
+	}
+	kerneltest.Until(t, waits)
+	if err := os.Rename(dir+"/net", dir+"/old"); err != nil {
+		t.Fatal(err)
+	}
+	second, err := Open(t.Context(), dir, "net", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.Close()
+	kerneltest.Until(t, func() bool { return len(opened) > 0 || waits() })
+	if len(opened) > 0 {
+		t.Errorf("two processes work in the directory: %v", <-opened)
+		second.Close()
+		return
+	}
+	second.Close()
+	if err := <-opened; err != nil {
+		t.Error(err)
+	}
 }
 
 func TestOpenErrors(t *testing.T) {

@@ -172,4 +172,4 @@ func (j *job) gcTagged() error {
 }
 
 // hasRecord reports whether the attachment with this owner tag has a record by now.
-func (j *job) hasRecord(tag string) bool { return j.dir.ByTag(tag) != nil }
+func (j *job) hasRecord(tag string) bool { return j.dir.HasTag(tag) }

@@ -23,6 +23,7 @@ func TestParseNetworks(t *testing.T) {
 		"a":                      {{Name: "a", Namespace: "shop"}},
 		"a,b":                    {{Name: "a", Namespace: "shop"}, {Name: "b", Namespace: "shop"}},
 		" n1/a@eth1 , b@back0\n": {{Name: "a", Namespace: "n1", IfName: "eth1"}, {Name: "b", Namespace: "shop", IfName: "back0"}},
+		"n1 / a @ eth1,b @back0": {{Name: "a", Namespace: "n1", IfName: "eth1"}, {Name: "b", Namespace: "shop", IfName: "back0"}},
 		"[]":                     nil,
 		`[{"name": "a"}, {"name": "b", "namespace": "n1", "interface": "i1"}, {"name": "c", "interfaceRequest": "i2"}]`: {
 			{Name: "a", Namespace: "shop"}, {Name: "b", Namespace: "n1", IfName: "i1"}, {Name: "c", Namespace: "shop", IfName: "i2"}},

@@ -51,7 +51,7 @@ func (m *Manager) planMore(ctx context.Context, n *note, network Network) (*part
 	if sameNetns(n.Netns, n.namespace()) == "" {
 		return nil, errNetnsGone(n)
 	}
-	if len(network.DefaultRoute) > 0 {
+	if network.DefaultRoute != nil {
 		return nil, fmt.Errorf("pod %s: the default route cannot be moved to another network while the pod runs", n.ID)
 	}
 	taken := func(name string) bool {

@@ -34,7 +34,7 @@ func (m *Manager) plan(ctx context.Context, p *Pod) ([]*part, error) {
 		return nil, err
 	}
 	wishes := requested(p)
-	chosen := slices.ContainsFunc(wishes, func(n Network) bool { return len(n.DefaultRoute) > 0 })
+	chosen := slices.ContainsFunc(wishes, func(n Network) bool { return n.DefaultRoute != nil })
 	var parts []*part
 	var errs []error
 	for i := range wishes {

@@ -1,7 +1,6 @@
 package podstate
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"net/netip"
@@ -73,12 +72,8 @@ func (d Dir) WriteEndpoint(e *Endpoint) error {
 
 // RemoveEndpoint removes an endpoint, if there is one.
 func (d Dir) RemoveEndpoint(k Key) error {
-	if err := os.Remove(d.endpoint(k)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := remove(d.endpoint(k)); err != nil {
 		return fmt.Errorf("remove the addresses of container %s: %w", k.ContainerID, err)
-	}
-	unfinished, _ := filepath.Glob(filepath.Join(d.endpoints(), local.Unfinished+filepath.Base(d.endpoint(k))+"-*")) // the pattern is valid
-	for _, path := range unfinished {
-		_ = os.Remove(path)
 	}
 	return nil
 }

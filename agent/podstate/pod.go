@@ -74,9 +74,9 @@ func (d Dir) WritePod(p *Pod) error {
 	return nil
 }
 
-// RemovePod removes a pod's file. The caller holds the pod's lock.
+// RemovePod removes a pod's file, and what a killed process left of it. The caller holds the pod's lock.
 func (d Dir) RemovePod(id, ifName string) error {
-	if err := os.Remove(d.pod(id, ifName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := remove(d.pod(id, ifName)); err != nil {
 		return fmt.Errorf("remove the record of container %s: %w", id, err)
 	}
 	return nil
@@ -95,6 +95,20 @@ func (d Dir) Pods() ([]Key, error) {
 		return nil, fmt.Errorf("list the pods with several networks: %w", err)
 	}
 	return out, nil
+}
+
+// Unrecorded returns the keys of pods with a lock and without a file: an operation on them runs, or was killed before it
+// attached anything.
+func (d Dir) Unrecorded() (out []Key) {
+	entries, _ := os.ReadDir(d.pods()) // without the directory, there are none
+	for _, e := range entries {
+		name, isLock := strings.CutSuffix(e.Name(), lockEnding)
+		id, ifName, ok := strings.Cut(name, separator)
+		if _, err := os.Lstat(d.pod(id, ifName)); isLock && ok && errors.Is(err, fs.ErrNotExist) {
+			out = append(out, Key{id, ifName})
+		}
+	}
+	return out
 }
 
 // keys returns the keys of the files in a directory.

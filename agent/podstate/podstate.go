@@ -57,6 +57,20 @@ func write(path string, v any) error {
 	return local.Replace(path, raw, 0o600)
 }
 
+// remove removes a file, if there is one, and what killed processes left of it.
+func remove(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	entries, _ := os.ReadDir(filepath.Dir(path)) // without the directory, there is nothing left
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), local.Unfinished+filepath.Base(path)+"-") {
+			_ = os.Remove(filepath.Join(filepath.Dir(path), e.Name()))
+		}
+	}
+	return nil
+}
+
 // names returns the names of the files in a directory, without their ending.
 func names(dir string) (out []string, err error) {
 	entries, err := os.ReadDir(dir)

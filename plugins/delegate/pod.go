@@ -106,11 +106,18 @@ func (p pod) del(ctx context.Context, args *skel.CmdArgs) error {
 	if call == nil {
 		return err
 	}
-	adopted := false
-	if record == nil && err == nil {
-		adopted, err = call.adopt(ctx)
+	if record == nil && err == nil && call.state.HasLock(call.key()) {
+		if err := call.awaitOther(ctx); err != nil {
+			return err
+		}
+		_, record, err = p.recorded(args)
 	}
-	if record == nil && !adopted {
+	detach := call.detachRecorded
+	if record == nil && err == nil {
+		record, err = call.ofMultus()
+		detach = func(ctx context.Context) error { return call.detachAll(ctx, record) }
+	}
+	if record == nil {
 		return errors.Join(err, p.chain.del(ctx, args))
 	}
 	unlock, err := call.state.Lock(ctx, call.key())
@@ -118,11 +125,29 @@ func (p pod) del(ctx context.Context, args *skel.CmdArgs) error {
 		return err
 	}
 	defer unlock()
-	if err := call.detachRecorded(ctx); err != nil {
+	if err := detach(ctx); err != nil {
 		return err
 	}
 	call.forgetMultus()
 	return nil
+}
+
+// awaitOther waits for the operation that holds a pod without a record, and removes what a killed one left.
+func (c *podCall) awaitOther(ctx context.Context) error {
+	unlock, err := c.state.Lock(ctx, c.key())
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return c.clearUnrecorded(c.key())
+}
+
+// clearUnrecorded removes what a killed operation left of a pod without a record. The caller holds the pod's lock.
+func (c *podCall) clearUnrecorded(k podstate.Key) error {
+	if _, err := c.state.Pod(k.ContainerID, k.IfName); !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return c.state.RemovePod(k.ContainerID, k.IfName)
 }
 
 // recorded returns what was attached to the pod, or nil if the pod has the default network alone.

@@ -1,6 +1,7 @@
 package delegate
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -17,6 +18,7 @@ import (
 	"github.com/fairlead/fairlead/agent/podstate"
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/cni/rawjson"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/skel"
@@ -147,6 +149,32 @@ func TestPodOrder(t *testing.T) {
 	wantCalls(t, h.calls(), `DEL net2`)
 }
 
+// TestPodConfigurationOfCheck checks that CHECK has the bytes of the ADD's configuration, as from other runtimes. A plugin
+// that sees another configuration computes the objects again, and may report differences that nobody caused.
+func TestPodConfigurationOfCheck(t *testing.T) {
+	h := newPodHost(t)
+	p := Pod(&plugin.Exec{})
+	h.define("lan", `{"cniVersion": "1.0.0", "type": "one", "capabilities": {"ips": true}, "list": [1,  2], "text": "<&>"}`, "")
+	args := h.args(`{"k8s.v1.cni.cncf.io/networks": "[{\"name\": \"lan\", \"ips\": [\"10.0.0.5\"]}]"}`)
+	if _, err := p.Funcs.Add(t.Context(), args); err != nil {
+		t.Fatal(err)
+	}
+	added := h.calls()
+	if err := p.Funcs.Check(t.Context(), args); err != nil {
+		t.Fatal(err)
+	}
+	for i, call := range h.calls() {
+		conf, err := rawjson.ParseObject([]byte(call[strings.Index(call, "{"):]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		conf.Delete("prevResult")
+		if want := added[i][strings.Index(added[i], "{"):]; string(conf.Bytes()) != want {
+			t.Errorf("CHECK has %s, want %s", call, want)
+		}
+	}
+}
+
 // TestPodDisableCheck checks that a network's disableCheck may be a text, as for runtimes.
 func TestPodDisableCheck(t *testing.T) {
 	h := newPodHost(t)
@@ -177,6 +205,27 @@ func TestPodVersions(t *testing.T) {
 	args.ContainerID = "d"
 	if _, err := p.Funcs.Add(t.Context(), args); err == nil || !strings.Contains(err.Error(), `cniVersions = ["9.0.0"]: none of them is supported`) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestPodEmptyDefaultRoute checks that a network with an empty list keeps the default route of its configuration, and
+// that the others lose theirs.
+func TestPodEmptyDefaultRoute(t *testing.T) {
+	h := newPodHost(t)
+	h.define("lan", `{"cniVersion": "1.0.0", "type": "one", "isDefaultGateway": true, "ipam": {"type": "host-local", "routes": [{"dst": "0.0.0.0/0", "gw": "192.168.7.1"}]}}`, "")
+	h.define("cluster", `{"cniVersion": "1.0.0", "type": "one", "ipam": {"type": "fairlead-ipam"}}`, "")
+	for name, want := range map[string]string{"lan": `ADD net1 "isDefaultGateway":true "gw":"192.168.7.1"`, "cluster": `ADD net1 "defaultRoute":true`} {
+		args := h.args(`{"k8s.v1.cni.cncf.io/networks": "[{\"name\": \"` + name + `\", \"default-route\": []}, {\"name\": \"lan\"}, {\"name\": \"cluster\"}]"}`)
+		args.ContainerID = name
+		args.StdinData = bytes.Replace(args.StdinData, []byte(`"default": true`), []byte(`"isDefaultGateway": true, "ipam": {"type": "host-local", "routes": [{"dst": "0.0.0.0/0"}]}`), 1)
+		if _, err := Pod(&plugin.Exec{}).Funcs.Add(t.Context(), args); err != nil {
+			t.Fatal(err)
+		}
+		calls := h.calls()
+		for i := range calls {
+			calls[i] = strings.ReplaceAll(calls[i], `": `, `":`)
+		}
+		wantCalls(t, calls, `ADD eth0 "isDefaultGateway":false "routes":[]`, want, `ADD net2 "isDefaultGateway":false "routes":[]`, `ADD net3 "defaultRoute":false`)
 	}
 }
 
@@ -214,18 +263,20 @@ func TestPodAsksAgent(t *testing.T) {
 		},
 		podstate.OpDefinition: func(_ context.Context, raw json.RawMessage) (any, error) {
 			var args podstate.DefinitionArgs
-			if err := json.Unmarshal(raw, &args); err != nil || args.Name != "new" {
+			if err := json.Unmarshal(raw, &args); err != nil || args.Name != "new" && args.Name != "damaged" {
 				return nil, cni.Errorf(cni.CodeInvalidNetworkConfig, "it does not exist")
 			}
-			return podstate.Definition{Namespace: "shop", Name: "new", Config: `{"cniVersion": "1.0.0", "type": "one"}`}, nil
+			return podstate.Definition{Namespace: "shop", Name: args.Name, Config: `{"cniVersion": "1.0.0", "type": "one"}`}, nil
 		},
 	})
-	args := h.args(`{"k8s.v1.cni.cncf.io/networks": "nic,new,nic"}`)
+	h.define("damaged", `{}`, "")
+	h.file(filepath.Join(h.dir.Root(), "definitions", "shop", "damaged.json"), `{"version": 1, "names`)
+	args := h.args(`{"k8s.v1.cni.cncf.io/networks": "nic,new,nic,damaged"}`)
 	if _, err := p.Funcs.Add(t.Context(), args); err != nil {
 		t.Fatal(err)
 	}
 	calls := h.calls()
-	wantCalls(t, calls, "ADD eth0", `ADD net1 "deviceID":"0000:01:00.1" "pciBusID":"0000:01:00.1" "runtimeConfig":{"deviceID":"0000:01:00.1"}`, "ADD net1", `ADD net2 "name":"new"`, `ADD net3 "deviceID":"0000:01:00.2"`, "ADD net3")
+	wantCalls(t, calls, "ADD eth0", `ADD net1 "deviceID":"0000:01:00.1" "pciBusID":"0000:01:00.1" "runtimeConfig":{"deviceID":"0000:01:00.1"}`, "ADD net1", `ADD net2 "name":"new"`, `ADD net3 "deviceID":"0000:01:00.2"`, "ADD net3", `ADD net4 "name":"damaged"`)
 	if strings.Contains(calls[2], "deviceID\":\"0000:01:00.1\",\"pciBusID") || asked != 1 {
 		t.Errorf("the second plugin got %s; the agent was asked %d times", calls[2], asked)
 	}
@@ -270,6 +321,13 @@ func TestPodWithoutAgent(t *testing.T) {
 	_, err := Pod(&plugin.Exec{}).Funcs.Add(t.Context(), h.args(`{"k8s.v1.cni.cncf.io/networks": "new"}`))
 	if cni.AsError(err).Code != cni.CodeTryAgainLater {
 		t.Errorf("%v", err)
+	}
+	h.define("damaged", `{}`, "")
+	file := filepath.Join(h.dir.Root(), "definitions", "shop", "damaged.json")
+	h.file(file, "")
+	_, err = Pod(&plugin.Exec{}).Funcs.Add(t.Context(), h.args(`{"k8s.v1.cni.cncf.io/networks": "damaged"}`))
+	if err == nil || cni.AsError(err).Code != cni.CodeTryAgainLater || !strings.Contains(err.Error(), file) {
+		t.Errorf("a damaged file: %v", err)
 	}
 }
 
@@ -367,11 +425,37 @@ func TestPodOfMultus(t *testing.T) {
 	if len(left) != 2 || filepath.Base(left[0]) != "other" || filepath.Base(left[1]) != "results" {
 		t.Errorf("left: %v", left)
 	}
-	h.file(filepath.Join(multus, "c"), `[{`)
-	if err := p.Funcs.Del(t.Context(), args); err == nil || !strings.Contains(err.Error(), "in which Multus recorded") {
-		t.Errorf("a damaged file: %v", err)
+}
+
+// TestPodOfMultusWithDamagedFile checks that DEL detaches what Multus' cache of results has, and at least the default
+// network. A pod whose DEL fails for ever would stay for ever.
+func TestPodOfMultusWithDamagedFile(t *testing.T) {
+	h := newPodHost(t)
+	p := Pod(&plugin.Exec{})
+	results := filepath.Join(filepath.Dir(h.dir.Root()), "multus", "results")
+	if err := os.MkdirAll(results, 0o700); err != nil {
+		t.Fatal(err)
 	}
-	wantCalls(t, h.calls(), "DEL eth0")
+	file := filepath.Join(filepath.Dir(results), "c")
+	cached := func(id, network, ifName, config string) {
+		h.file(filepath.Join(results, network+"-"+id+"-"+ifName), `{"kind": "cniCacheV1", "containerId": "`+id+`", "networkName": "`+network+`", "ifName": "`+ifName+
+			`", "config": "`+base64.StdEncoding.EncodeToString([]byte(config))+`", "result": {"cniVersion": "1.0.0", "ips": []}}`)
+	}
+	for _, damaged := range []string{"", "[{", "null"} {
+		cached("c", "lan", "net1", `{"cniVersion": "1.0.0", "name": "lan", "type": "one"}`)
+		cached("c", "bad", "net2", `{`)
+		cached("a-c", "lan", "net1", `{"cniVersion": "1.0.0", "name": "lan", "type": "one"}`)
+		h.file(file, damaged)
+		for range 2 { // nothing is left for the second DEL, except the default network
+			if err := p.Funcs.Del(t.Context(), h.args(`{}`)); err != nil {
+				t.Errorf("%q: %v", damaged, err)
+			}
+		}
+		wantCalls(t, h.calls(), `DEL net1 "name":"lan" "prevResult":`, `DEL eth0 "name":"pods"`, "DEL eth0")
+		if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%q stays: %v", damaged, err)
+		}
+	}
 }
 
 // TestDelWithoutPlugins checks what DEL does with a list of which Multus has left out what is inside the plugins.

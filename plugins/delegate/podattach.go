@@ -124,9 +124,7 @@ func (c *podCall) detachRecorded(ctx context.Context) error {
 func (c *podCall) detachAll(ctx context.Context, record *podstate.Pod) error {
 	if record.Attached { // a killed DEL must not look like a complete pod
 		record.Attached = false
-		if err := c.state.WritePod(record); err != nil {
-			return err
-		}
+		_ = c.state.WritePod(record) // on a full disk, DEL goes on: it makes room
 	}
 	var errs []error
 	var left []podstate.Attachment

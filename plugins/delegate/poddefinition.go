@@ -46,15 +46,20 @@ func (c *podCall) find(ctx context.Context, n *request.Network) (selected, error
 	return out, nil
 }
 
-// definition reads a NetworkAttachmentDefinition from disk. If the agent has not written it yet, it asks the agent.
+// definition reads a NetworkAttachmentDefinition from disk. If the agent has not written it yet, or if the file is
+// damaged, it asks the agent.
 func (c *podCall) definition(ctx context.Context, n *request.Network) (*podstate.Definition, error) {
-	d, err := c.state.Definition(n.Namespace, n.Name)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return d, err
+	d, onDisk := c.state.Definition(n.Namespace, n.Name)
+	if onDisk == nil {
+		return d, nil
+	}
+	if errors.Is(onDisk, fs.ErrNotExist) {
+		onDisk = nil
 	}
 	d = &podstate.Definition{}
-	err = c.ask(ctx, podstate.OpDefinition, podstate.DefinitionArgs{Namespace: n.Namespace, Name: n.Name}, d)
+	err := c.ask(ctx, podstate.OpDefinition, podstate.DefinitionArgs{Namespace: n.Namespace, Name: n.Name}, d)
 	if err != nil {
+		err = errors.Join(err, onDisk)
 		return nil, fmt.Errorf("NetworkAttachmentDefinition %s/%s: %w", n.Namespace, n.Name, err)
 	}
 	return d, nil

@@ -80,6 +80,12 @@ func (c *podCall) collect(ctx context.Context, valid []cni.Attachment, start tim
 			kept = append(kept, cni.Attachment{ContainerID: k.ContainerID, IfName: a.IfName})
 		}
 	}
+	for _, k := range c.state.Unrecorded() {
+		if unlock, err := c.state.TryLock(k); err == nil {
+			errs = append(errs, c.clearUnrecorded(k))
+			unlock()
+		}
+	}
 	return kept, errors.Join(errs...)
 }
 

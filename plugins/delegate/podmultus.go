@@ -1,12 +1,12 @@
 package delegate
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/fairlead/fairlead/agent/podstate"
@@ -53,34 +53,54 @@ func (c *podCall) multusDir() string {
 
 func (c *podCall) multusFile() string { return filepath.Join(c.multusDir(), c.args.ContainerID) }
 
-// adopt records the networks that Multus attached to the pod, so that a DEL detaches them. It returns false if Multus
-// attached nothing.
-func (c *podCall) adopt(ctx context.Context) (bool, error) {
+// ofMultus returns the networks that Multus attached to the pod, or nil if Multus attached nothing.
+func (c *podCall) ofMultus() (*podstate.Pod, error) {
 	raw, err := os.ReadFile(c.multusFile())
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		return nil, nil
 	}
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	var networks []multusNetwork
-	if err := cni.Decode(raw, &networks); err != nil {
-		return false, fmt.Errorf("read %s, in which Multus recorded the networks of the pod: %w", c.multusFile(), err)
+	if cni.Decode(raw, &networks) != nil || len(networks) == 0 {
+		networks = c.multusCached()
 	}
 	record := &podstate.Pod{ContainerID: c.args.ContainerID, IfName: c.args.IfName, Network: c.network, Attached: true}
 	for i, n := range networks {
 		a, err := c.multusAttachment(i, n)
 		if err != nil {
-			return false, fmt.Errorf("network %s in %s: %w", n.Name, c.multusFile(), err)
+			return nil, fmt.Errorf("network %s in %s: %w", n.Name, c.multusFile(), err)
 		}
 		record.Attachments = append(record.Attachments, *a)
 	}
-	unlock, err := c.state.Lock(ctx, c.key())
-	if err != nil {
-		return false, err
+	return record, nil
+}
+
+// multusCached returns the pod's networks from the cache of results, the default network first. Multus does not write its
+// file atomically, so the file may be empty after a power failure, and the pod has to end all the same.
+func (c *podCall) multusCached() (out []multusNetwork) {
+	first := multusNetwork{Name: c.network, IfName: c.args.IfName, Bytes: c.args.StdinData}
+	for _, file := range c.multusResults() {
+		var cached struct {
+			ContainerID, NetworkName, IfName string
+			Config                           []byte
+		}
+		raw, err := os.ReadFile(file)
+		if err != nil || cni.Decode(raw, &cached) != nil || cached.ContainerID != c.args.ContainerID {
+			continue
+		}
+		n := multusNetwork{Name: cached.NetworkName, IfName: cached.IfName, Bytes: cached.Config}
+		if _, err := c.multusAttachment(1, n); err != nil {
+			continue
+		}
+		if n.IfName == c.args.IfName {
+			first = n
+		} else {
+			out = append(out, n)
+		}
 	}
-	defer unlock()
-	return true, c.state.WritePod(record)
+	return slices.Insert(out, 0, first)
 }
 
 // multusAttachment returns a network of Multus' file. The first is the default network.
@@ -104,10 +124,15 @@ func (c *podCall) multusAttachment(i int, n multusNetwork) (*podstate.Attachment
 	return a, cni.ValidateInterfaceName(a.IfName)
 }
 
+// multusResults returns the files with the results of the pod's networks.
+func (c *podCall) multusResults() []string {
+	files, _ := filepath.Glob(filepath.Join(c.multusDir(), "results", "*-"+c.args.ContainerID+"-*")) // the pattern is well-formed
+	return files
+}
+
 // forgetMultus removes the files of Multus about the pod's networks.
 func (c *podCall) forgetMultus() {
-	results, _ := filepath.Glob(filepath.Join(c.multusDir(), "results", "*-"+c.args.ContainerID+"-*")) // the pattern is well-formed
-	for _, file := range append(results, c.multusFile()) {
+	for _, file := range append(c.multusResults(), c.multusFile()) {
 		_ = os.Remove(file)
 	}
 }

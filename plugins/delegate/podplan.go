@@ -2,6 +2,7 @@ package delegate
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -79,6 +80,13 @@ func (c *podCall) planOne(ctx context.Context, r *podRequest, n *request.Network
 	list.Delete("disableCheck") // a key for runtimes
 	p.Config = list.Bytes()
 	if p.RuntimeConfig, err = c.arguments(list, n, i == 0); err != nil {
+		return nil, err
+	}
+	// The record has no spaces. ADD must use the same bytes: a plugin recognizes its configuration by a hash.
+	if p.Config, err = json.Marshal(p.Config); err == nil && len(p.RuntimeConfig) > 0 {
+		p.RuntimeConfig, err = json.Marshal(p.RuntimeConfig)
+	}
+	if err != nil {
 		return nil, err
 	}
 	l, err := read(p.Config)

@@ -50,7 +50,7 @@ func (c *podCall) requested() (*podRequest, error) {
 	if err != nil {
 		return nil, r.of(err)
 	}
-	r.chosen = slices.ContainsFunc(r.Networks, func(n request.Network) bool { return len(n.DefaultRoute) > 0 })
+	r.chosen = slices.ContainsFunc(r.Networks, func(n request.Network) bool { return n.DefaultRoute != nil })
 	return r, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/fairlead/fairlead/cni"
@@ -51,11 +52,12 @@ func object(o *rawjson.Object, key string) (*rawjson.Object, error) {
 // routed returns the IPAM types whose configuration lists the routes.
 func routed() []string { return []string{"host-local", "static", "whereabouts", "fairlead-ipam"} }
 
-// WithDefaultRoute makes the network the pod's default route through the gateways. Without gateways it removes the
-// network's default route.
+// WithDefaultRoute makes the network the pod's default route through the gateways. With an empty list, the network keeps
+// the default route of its configuration. With nil, it loses it.
 func WithDefaultRoute(gateways []netip.Addr) func(*rawjson.Object) error {
+	keep := gateways != nil && len(gateways) == 0
 	return func(plugin *rawjson.Object) error {
-		if raw, ok := plugin.Get("isDefaultGateway"); ok && string(raw) == "true" {
+		if raw, ok := plugin.Get("isDefaultGateway"); ok && string(raw) == "true" && !keep {
 			plugin.Set("isDefaultGateway", []byte("false")) // otherwise the plugin would add its own default route
 			plugin.Set("isGateway", []byte("true"))         // isDefaultGateway implied it
 		}
@@ -64,8 +66,11 @@ func WithDefaultRoute(gateways []netip.Addr) func(*rawjson.Object) error {
 			return err // CheckRoutes checks the result
 		}
 		if _, listed := addr.Get("routes"); !listed && addr.String("type") == "fairlead-ipam" && len(gateways) == 0 {
-			addr.Set("defaultRoute", []byte("false")) // the routes to the cluster's networks stay
+			addr.Set("defaultRoute", strconv.AppendBool(nil, keep)) // the routes to the cluster's networks stay
 			plugin.Set("ipam", addr.Bytes())
+			return nil
+		}
+		if keep {
 			return nil
 		}
 		routes, err := otherRoutes(addr)
@@ -122,7 +127,7 @@ func everywhere(gw netip.Addr) netip.Prefix {
 }
 
 // CheckRoutes checks that a network's result has the default route that the pod requested: through the gateways, or none
-// without gateways.
+// if gateways is nil.
 func CheckRoutes(network string, gateways []netip.Addr, res *cni.Result) error {
 	var have []netip.Addr
 	for _, r := range res.Routes {
@@ -135,7 +140,7 @@ func CheckRoutes(network string, gateways []netip.Addr, res *cni.Result) error {
 			return fmt.Errorf("network %s cannot be the pod's default route by %s: its addresses come from an IPAM plugin that lists no routes (%s do): let its configuration set the route", network, gw, strings.Join(routed(), ", "))
 		}
 	}
-	if len(gateways) == 0 && len(have) > 0 {
+	if gateways == nil && len(have) > 0 {
 		return fmt.Errorf("network %s has a default route by %s of its own, and the pod asks for another network's: take the route out of the configuration", network, have[0])
 	}
 	return nil

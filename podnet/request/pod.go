@@ -49,9 +49,9 @@ type Network struct {
 	InfinibandGUID string        `json:"infinibandGUID,omitempty"`
 	DeviceID       string        `json:"deviceID,omitempty"` // for example a PCI address
 
-	// DefaultRoute makes this network the pod's default route, through these gateways, one per family. The other
-	// networks then have no default route.
-	DefaultRoute []netip.Addr `json:"defaultRoute,omitempty"`
+	// DefaultRoute makes this network the pod's default route, through these gateways, one per family. If it is empty and
+	// not nil, the network has the default route of its configuration. The other networks then have no default route.
+	DefaultRoute []netip.Addr `json:"defaultRoute,omitzero"`
 	// Args become args.cni of the network's plugins.
 	Args map[string]any `json:"args,omitempty"`
 }

@@ -49,12 +49,13 @@ func ParseNetworks(text, namespace string) ([]Network, error) {
 	return out, nil
 }
 
-// parseName parses the short form of one network.
+// parseName parses the short form of one network. As for Multus, spaces around its parts mean nothing.
 func parseName(text, namespace string) (Network, error) {
 	name, ifName, at := strings.Cut(text, "@")
+	name, ifName = strings.TrimSpace(name), strings.TrimSpace(ifName)
 	if ns, rest, ok := strings.Cut(name, "/"); ok {
-		namespace, name = ns, rest
-		if cni.ValidateNetworkName(ns) != nil {
+		namespace, name = strings.TrimSpace(ns), strings.TrimSpace(rest)
+		if cni.ValidateNetworkName(namespace) != nil {
 			return Network{}, fmt.Errorf("%q: want a namespace before the slash", text)
 		}
 	}

@@ -112,6 +112,8 @@ func scenes() []scene {
 		singlePlugin("fairlead-chain", "fairlead-chain", `"runtimeConfig": {`+twoPorts+`}, "plugins": [{"type": "bridge", "isDefaultGateway": true, "ipMasq": true, $IPAM},
 			{"type": "portmap", "capabilities": {"portMappings": true}}, {"type": "bandwidth", `+slow+`}, {"type": "firewall"},
 			{"type": "tuning", "mtu": 1400, "sysctl": {"net.core.somaxconn": "77"}}, {"type": "sbr"}]`).with(func(s *scene) { s.plugin = "fairlead-chain" }),
+		singlePlugin("fairlead-pod", "fairlead-pod", `"confDirs": ["$WORK/confs"], "runtimeConfig": {"io.kubernetes.cri.pod-annotations": {"fairlead.io/networks": "more"}},
+			"plugins": [{"type": "ptp", $IPAM}]`).with(func(s *scene) { s.plugin, s.prepare = "fairlead-pod", secondNetwork }),
 		singlePlugin("dhcp", "macvlan", `"master": "lan0", "ipam": {"type": "dhcp", "daemonSocketPath": "$SOCKET"}`).with(withNeeds("macvlan")).with(func(s *scene) { s.prepare = lan }),
 		singlePlugin("ovs", "ovs", `"bridge": "ovs0", "vlan": 10, "socket_file": "$SOCKET", $IPAM`).with(func(s *scene) { s.prepare = openVSwitch }),
 	}
@@ -154,6 +156,14 @@ func withBlocks(s *scene) {
 		must(m.T, dir.Write(n))
 		return ""
 	}
+}
+
+// secondNetwork writes the file of a pod's second network.
+func secondNetwork(m *machine) string {
+	dir := filepath.Join(m.Dir, "confs")
+	conf := `{"cniVersion": "1.1.0", "name": "more", "type": "bridge", "ipam": {"type": "static", "addresses": [{"address": "10.9.0.2/24", "gateway": "10.9.0.1"}]}}`
+	must(m.T, errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "more.json"), []byte(conf), 0o600)))
+	return ""
 }
 
 // lan creates a bridge with a DHCP server, and starts a daemon that keeps leases.
