@@ -57,6 +57,28 @@ func TestStoreCache(t *testing.T) {
 	}
 }
 
+// TestSaveErrorIsLoggedOnce checks that a full or a read-only disk does not fill the log: the cache is saved each second.
+func TestSaveErrorIsLoggedOnce(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	dir := filepath.Join(t.TempDir(), "absent")
+	v := newStoreCache(filepath.Join(dir, "snapshot"), func() {}, slog.New(slog.NewTextHandler(&log, nil)))
+	v.Reset(nil, 1)
+	for range 3 {
+		v.save()
+	}
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "replace "+dir+"/snapshot: no such file or directory") {
+		t.Errorf("logged %q, want one line with the name of the file", got)
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	v.save()
+	if _, err := os.Stat(v.file); err != nil {
+		t.Errorf("not saved after the error: %v", err)
+	}
+}
+
 // TestAddressTriggersReconcile checks that an address triggers a reconciliation only if the cluster has its network.
 func TestAddressTriggersReconcile(t *testing.T) {
 	t.Parallel()
