@@ -33,7 +33,28 @@ func Network(ctx context.Context, s store.Store, name string) (*cluster.Network,
 		return nil, 0, err
 	}
 	n := &cluster.Network{Name: name}
-	return n, e.Revision, json.Unmarshal(e.Value, n)
+	if err := json.Unmarshal(e.Value, n); err != nil {
+		return nil, e.Revision, &unreadableError{e.Key, err}
+	}
+	return n, e.Revision, nil
+}
+
+// unreadableError reports a network's document that another program wrote. Applying a network replaces it.
+type unreadableError struct {
+	key string
+	err error
+}
+
+func (e *unreadableError) Error() string {
+	return fmt.Sprintf("read %s: %v\nTo replace the network, type: fairlead network apply -f FILE", e.key, e.err)
+}
+
+// readable turns an unreadable network into one about which nothing is known.
+func readable(n *cluster.Network, revision int64, err error) (*cluster.Network, int64, error) {
+	if _, is := errors.AsType[*unreadableError](err); is {
+		return &cluster.Network{}, revision, nil
+	}
+	return n, revision, err
 }
 
 // attempts limits how often a change is repeated because agents claimed blocks or addresses at the same time.
@@ -81,9 +102,12 @@ func applyNetwork(ctx context.Context, s store.Store, n *cluster.Network, dry bo
 	if revision == 0 {
 		return Created, putNetwork(ctx, s, snap, n, 0, dry)
 	}
-	old, revision, err := Network(ctx, s, n.Name)
+	old, revision, err := readable(Network(ctx, s, n.Name))
 	if err != nil {
 		return "", err
+	}
+	if snap.Networks[n.Name] == nil { // an invalid network does not say what it was
+		old.Isolated = n.Isolated
 	}
 	if n.Isolated && n.VNI == 0 {
 		same := *n
@@ -127,9 +151,11 @@ func putNetwork(ctx context.Context, s store.Store, snap *cluster.Snapshot, n *c
 		had = old.VNI
 	}
 	if n.Isolated && n.VNI != had {
-		if n.VNI != 0 {
-			ops = append(ops, store.Op{Key: cluster.VNIKey(n.VNI), Value: []byte(n.Name)})
+		reserve, err := reserveVNI(ctx, s, n.Name, n.VNI)
+		if err != nil {
+			return err
 		}
+		ops = append(ops, reserve...)
 		release, err := releaseVNI(ctx, s, n.Name, had)
 		if err != nil {
 			return err
@@ -149,7 +175,7 @@ func DeleteNetwork(ctx context.Context, s store.Store, name string, dry bool) er
 }
 
 func deleteNetwork(ctx context.Context, s store.Store, name string, dry bool) error {
-	n, revision, err := Network(ctx, s, name)
+	n, revision, err := readable(Network(ctx, s, name))
 	if err != nil {
 		return err
 	}
@@ -169,6 +195,22 @@ func deleteNetwork(ctx context.Context, s store.Store, name string, dry bool) er
 		return fmt.Errorf("delete network %s: %w", name, err)
 	}
 	return nil
+}
+
+// reserveVNI returns the operation that reserves a VNI for a network, or none if it is reserved for this network: the
+// network became invalid since.
+func reserveVNI(ctx context.Context, s store.Store, network string, vni int) ([]store.Op, error) {
+	if vni == 0 {
+		return nil, nil
+	}
+	e, err := s.Get(ctx, cluster.VNIKey(vni))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	if err == nil && string(e.Value) == network {
+		return nil, nil
+	}
+	return []store.Op{{Key: cluster.VNIKey(vni), Value: []byte(network)}}, nil
 }
 
 // releaseVNI returns the operation that releases a network's VNI, or none if the VNI is not reserved for this network.
