@@ -2,6 +2,7 @@ package admin
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 )
 
@@ -26,5 +27,43 @@ func TestReleaseAddressShortensItsPodsList(t *testing.T) {
 	}
 	if left := keys(t, s, "addresses/"); left != "" {
 		t.Errorf("addresses: %s", left)
+	}
+}
+
+// TestReleaseNodeWithoutBlocks releases the addresses of a removed node that has no block.
+func TestReleaseNodeWithoutBlocks(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, map[string]string{
+		"networks/default":           `{"subnets": [{"cidr": "10.1.0.0/24", "assign": "cluster"}]}`,
+		"addresses/default/10.1.0.5": `{"owner": "ns/p", "node": "gone", "container": "c"}`,
+		"addresses/default/10.1.0.6": `{"owner": "ns/p", "fixed": true}`,
+	})
+	snap, _, err := Snapshot(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, err := DescribeNode(snap, "gone"); err != nil || len(d.Addresses) != 1 {
+		t.Errorf("the node is %+v, %v", d, err)
+	}
+	for _, dry := range []bool{true, false} {
+		if n, err := ReleaseNode(t.Context(), s, "gone", dry); n != 1 || err != nil {
+			t.Errorf("released %d, %v (dry: %v)", n, err, dry)
+		}
+	}
+	if left := keys(t, s, "addresses/"); strings.Contains(left, "10.1.0.5") || !strings.Contains(left, "10.1.0.6") {
+		t.Errorf("addresses: %s", left)
+	}
+}
+
+// TestReleaseNodeWithInvalidDocument checks that a node whose document is invalid is no removed node, with --dry-run too.
+func TestReleaseNodeWithInvalidDocument(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, map[string]string{
+		"networks/default": `{"subnets": [{"cidr": "10.1.0.0/24"}]}`, "nodes/a": "{", "blocks/default/10.1.0.0-26": `{"node": "a", "subnet": "10.1.0.0/24"}`,
+	})
+	for _, dry := range []bool{true, false} {
+		if _, err := ReleaseNode(t.Context(), s, "a", dry); err == nil || !strings.Contains(err.Error(), "node a is in the cluster: remove it first") {
+			t.Errorf("dry %v: %v", dry, err)
+		}
 	}
 }
