@@ -1,9 +1,13 @@
 package admin
 
 import (
+	"context"
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/agent/store"
 )
 
 // TestReleaseAddressShortensItsPodsList releases both fixed addresses of a pod. Then nothing of the pod is left.
@@ -65,5 +69,43 @@ func TestReleaseNodeWithInvalidDocument(t *testing.T) {
 		if _, err := ReleaseNode(t.Context(), s, "a", dry); err == nil || !strings.Contains(err.Error(), "node a is in the cluster: remove it first") {
 			t.Errorf("dry %v: %v", dry, err)
 		}
+	}
+}
+
+// followed is a store that runs a function after each commit.
+type followed struct {
+	store.Store
+	after func()
+}
+
+func (f *followed) Commit(ctx context.Context, ops ...store.Op) (int64, error) {
+	revision, err := f.Store.Commit(ctx, ops...)
+	f.after()
+	return revision, err
+}
+
+// TestReleaseBlockThatAnotherNodeTakes releases a block that another node claims as soon as it is free.
+func TestReleaseBlockThatAnotherNodeTakes(t *testing.T) {
+	t.Parallel()
+	const key = "blocks/default/10.1.0.0-26"
+	s := newStore(t, map[string]string{
+		"networks/default": `{"subnets": [{"cidr": "10.1.0.0/26"}]}`, "nodes/a": "{}", "nodes/b": "{}",
+		key: `{"node": "a", "subnet": "10.1.0.0/26"}`,
+	})
+	i := &followed{s, func() {
+		e, err := s.Get(t.Context(), key)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, op := range []store.Op{{Key: key, Expect: e.Revision}, {Key: key, Value: []byte(`{"node": "b", "subnet": "10.1.0.0/26"}`)}} {
+			if _, err := s.Commit(t.Context(), op); err != nil {
+				t.Error(err)
+			}
+		}
+	}}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if node, free, err := ReleaseBlock(ctx, i, "default", netip.MustParsePrefix("10.1.0.0/26"), false); node != "a" || !free || err != nil {
+		t.Errorf("released: %v, from node %s, %v", free, node, err)
 	}
 }
