@@ -278,19 +278,29 @@ func (m *Manager) commit(ctx context.Context, ops []store.Op) error {
 	return err
 }
 
+// refresh reads keys again. If the store reports a change of a key meanwhile, the answer may be from before the change, so
+// refresh reads the key once more.
 func (m *Manager) refresh(ctx context.Context, keys []string) error {
 	for _, key := range keys {
-		e, err := m.Store.Get(ctx, key)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("read %s again: %w", key, err)
+		for done := false; !done; {
+			m.mu.Lock()
+			before := m.state.rev[key]
+			m.mu.Unlock()
+			e, err := m.Store.Get(ctx, key)
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
+				return fmt.Errorf("read %s again: %w", key, err)
+			}
+			m.mu.Lock()
+			done = m.state.rev[key] == before
+			switch {
+			case !done:
+			case err == nil:
+				m.state.set(source.Decode(e))
+			default:
+				m.state.set(source.Gone(key, before))
+			}
+			m.mu.Unlock()
 		}
-		m.mu.Lock()
-		if err == nil {
-			m.state.set(source.Decode(e))
-		} else {
-			m.state.set(source.Gone(key, m.state.rev[key]))
-		}
-		m.mu.Unlock()
 	}
 	return nil
 }
