@@ -366,6 +366,34 @@ func TestReleaseUnheldAddresses(t *testing.T) {
 	}
 }
 
+// TestUnheldAddressOfAnEarlierContainer checks that the time for which no container holds an address begins again with each
+// container.
+func TestUnheldAddressOfAnEarlierContainer(t *testing.T) {
+	t.Parallel()
+	s := newBed(t, twoSubnets).open(t)
+	m := NewManager(Options{Store: s, Node: "a", Dir: local.Open(t.TempDir(), t.TempDir())})
+	entries, revision, err := s.List(storetest.Context(t), "")
+	must(t, err)
+	m.Reset(source.DecodeAll(entries), revision)
+	go m.serveClaims(t.Context())
+	round := func() { must(t, m.releaseUnheld(storetest.Context(t))) }
+	_, err = claimOne(m, "c1", "", wants("10.250.0.5", false))
+	must(t, err)
+	round()
+	must(t, m.Dir.Note(storetest.Context(t), local.Release{Network: "default", Container: "c1", IfName: "eth0"}))
+	must(t, m.readJournal(storetest.Context(t)))
+	for key := range m.unheld {
+		m.unheld[key] = time.Now().Add(-time.Hour)
+	}
+	round()
+	_, err = claimOne(m, "c2", "", wants("10.250.0.5", false)) // and its plugin waits for a lock
+	must(t, err)
+	round()
+	if _, err := s.Get(storetest.Context(t), cluster.AddressKey("default", netip.MustParseAddr("10.250.0.5"))); err != nil {
+		t.Errorf("the address of a new container was released: %v", err)
+	}
+}
+
 // TestConcurrentFixedClaims checks that two agents with outdated views assign a pod one fixed address, not two.
 func TestConcurrentFixedClaims(t *testing.T) {
 	t.Parallel()
