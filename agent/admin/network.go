@@ -87,16 +87,20 @@ func createNetwork(ctx context.Context, s store.Store, n *cluster.Network, dry b
 }
 
 // ApplyNetwork creates a network or changes it, and returns Created, Changed or Unchanged. An isolated network without a
-// VNI keeps the VNI that it has in the store: its tunnels use it. With dry it returns what it would do.
-func ApplyNetwork(ctx context.Context, s store.Store, n *cluster.Network, dry bool) (did string, err error) {
-	err = retried(func() error { did, err = applyNetwork(ctx, s, n, dry); return err })
+// VNI keeps the VNI that it has in the store: its tunnels use it. With dry it returns what it would do once the networks
+// in before are applied.
+func ApplyNetwork(ctx context.Context, s store.Store, n *cluster.Network, dry bool, before ...*cluster.Network) (did string, err error) {
+	err = retried(func() error { did, err = applyNetwork(ctx, s, n, dry, before); return err })
 	return did, err
 }
 
-func applyNetwork(ctx context.Context, s store.Store, n *cluster.Network, dry bool) (string, error) {
+func applyNetwork(ctx context.Context, s store.Store, n *cluster.Network, dry bool, before []*cluster.Network) (string, error) {
 	snap, revisions, err := Snapshot(ctx, s)
 	if err != nil {
 		return "", err
+	}
+	for _, b := range before {
+		snap.Put(b.Key(), b, nil)
 	}
 	revision := revisions[cluster.NetworkKey(n.Name)]
 	if revision == 0 {
