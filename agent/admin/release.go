@@ -20,7 +20,11 @@ func ReleaseBlock(ctx context.Context, s store.Store, network string, block neti
 	if err != nil {
 		return "", false, err
 	}
-	b := snap.Blocks[cluster.BlockKey(network, block)]
+	key := cluster.BlockKey(network, block)
+	if err := snap.Problems[key]; err != nil {
+		return "", false, fmt.Errorf("release block %s of network %s: %w: the agents ignore this key: write it again, or delete it", block, network, err)
+	}
+	b := snap.Blocks[key]
 	if b == nil {
 		return "", false, noBlock(snap, network, block)
 	}

@@ -72,6 +72,17 @@ func TestReleaseNodeWithInvalidDocument(t *testing.T) {
 	}
 }
 
+// TestReleaseInvalidBlock checks that a block with an invalid document is not said to have no node.
+func TestReleaseInvalidBlock(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, map[string]string{"networks/default": `{"subnets": [{"cidr": "10.1.0.0/26"}]}`, "blocks/default/10.1.0.0-26": "null"})
+	for _, dry := range []bool{true, false} {
+		if _, _, err := ReleaseBlock(t.Context(), s, "default", netip.MustParsePrefix("10.1.0.0/26"), dry); err == nil || !strings.Contains(err.Error(), "read blocks/default/10.1.0.0-26: it is null: ") {
+			t.Errorf("dry %v: %v", dry, err)
+		}
+	}
+}
+
 // followed is a store that runs a function after each commit.
 type followed struct {
 	store.Store
