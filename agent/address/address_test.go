@@ -294,7 +294,8 @@ func TestReclaimRemovedNode(t *testing.T) {
 	_ = last
 }
 
-// TestLostBlock checks that a block that went to another node while its node was away stays there and is reported.
+// TestLostBlock checks that a block that went to another node while its node was away stays there and is reported, until no
+// container holds one of its addresses.
 func TestLostBlock(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, twoSubnets)
@@ -314,6 +315,36 @@ func TestLostBlock(t *testing.T) {
 		return len(p) == 1 && strings.Contains(p[0], "it belongs to node b now, but containers here hold 1 of")
 	})
 	kerneltest.Until(t, func() bool { l := blocks(again); return len(l) == 1 && l[0] != blk })
+	if p := again.Problems(); len(p) != 1 {
+		t.Errorf("the file lacks the block, and the problems are %q", p)
+	}
+	a, err := ipam.Open(storetest.Context(t), again.Dir.Addresses(), "default", ipam.Options{})
+	must(t, err)
+	_, err = a.Release(ipam.Owner{ContainerID: "c9", IfName: "eth0"})
+	must(t, errors.Join(err, a.Close()))
+	kerneltest.Until(t, func() bool { return len(again.Problems()) == 0 })
+}
+
+// TestBlockOfAnotherLength checks that a node that was removed does not claim its block again if the network's blocks have
+// another length by now: it would overlap with those of other nodes.
+func TestBlockOfAnotherLength(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, `{"subnets": [{"cidr": "10.244.0.0/24", "block": 27}]}`)
+	storetest.Put(t, b.open(t), "blocks/default/10.244.0.0-27", `{"node":"b","subnet":"10.244.0.0/24"}`)
+	dir := local.Open(t.TempDir(), t.TempDir())
+	old := netip.MustParsePrefix("10.244.0.0/28")
+	must(t, dir.Write(&local.Network{Name: "default", Node: "a", Subnets: []local.Subnet{{CIDR: netip.MustParsePrefix("10.244.0.0/24"), Blocks: []netip.Prefix{old}}}}))
+	set, err := local.Subnet{CIDR: netip.MustParsePrefix("10.244.0.0/24")}.Ranges(old)
+	must(t, err)
+	hold(t, &Manager{Options: Options{Dir: dir}}, ipam.Owner{ContainerID: "c1", IfName: "eth0"}, set...)
+	m, _ := b.node("a", func(o *Options) { o.Dir = dir })
+	kerneltest.Until(t, func() bool { l := blocks(m); return len(l) == 1 && l[0] != old && ready(m) })
+	if _, err := b.open(t).Get(storetest.Context(t), cluster.BlockKey("default", old)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the node claimed %s next to 10.244.0.0/27 of node b: %v", old, err)
+	}
+	if p := m.Problems(); len(p) != 1 || !strings.Contains(p[0], "blocks of its subnet of network default have another length, but containers here hold 1 of its addresses") {
+		t.Errorf("the problems are %q", p)
+	}
 }
 
 // TestReleasesWaitForStore checks that releases stay in the journal while the store is unavailable, and run in order

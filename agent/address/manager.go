@@ -79,6 +79,8 @@ type Manager struct {
 	unclaimed map[*claim]bool   // claims whose addresses reached nobody
 	unwanted  chan struct{}     // signals a new entry in unclaimed
 
+	lostBlocks map[string]lostBlock // by key; guarded by blocks
+
 	files  sync.Mutex // serializes writing this node's files
 	blocks sync.Mutex // serializes claiming blocks
 	turn   sync.Mutex // serializes journal reads, assignments and releases
@@ -109,7 +111,7 @@ func NewManager(o Options) *Manager {
 		Options: o, state: newStoreState(), dirty: make(chan struct{}, 1), joined: map[string]bool{},
 		absent: map[string]time.Time{}, leaving: map[string]time.Time{}, unheld: map[string]time.Time{}, problems: map[string]string{},
 		flannelBlock: map[bool]netip.Prefix{}, formerBlocks: readSubnetFile(o.SubnetFile),
-		claims: make(chan *claim, 1024), last: map[string]*claim{}, unclaimed: map[*claim]bool{}, unwanted: make(chan struct{}, 1),
+		claims: make(chan *claim, 1024), last: map[string]*claim{}, unclaimed: map[*claim]bool{}, unwanted: make(chan struct{}, 1), lostBlocks: map[string]lostBlock{},
 	}
 }
 
