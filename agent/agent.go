@@ -307,7 +307,8 @@ func (a *Agent) describeSelf() (self *cluster.Node, h desired.Host, again time.D
 	return self, h, again, nil
 }
 
-// hostAddresses returns the addresses of this host that the cluster knows from elsewhere: in Kubernetes, from the kubelet.
+// hostAddresses returns the addresses of this host that the cluster knows from elsewhere: in Kubernetes, from the
+// kubelet.
 func (a *Agent) hostAddresses() (list []netip.Addr) {
 	a.storeCache.read(func(s *cluster.Snapshot) {
 		if n := s.Nodes[a.o.Config.Node]; n != nil {

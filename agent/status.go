@@ -226,8 +226,8 @@ func (s *status) recordReconcile(w *desired.State, rep *reconcile.Report, began 
 	return 0
 }
 
-// firstErrors joins the first errors of a list, and says how many more there are. Without a tunnel's link, each of its routes
-// fails, and there may be one for each node.
+// firstErrors joins the first errors of a list, and says how many more there are. Without a tunnel's link, each of its
+// routes fails, and there may be one for each node.
 func firstErrors(list []error) error {
 	if more := len(list) - maxListed; more > 0 {
 		list = append(slices.Clone(list[:maxListed]), fmt.Errorf("and %d more errors", more))

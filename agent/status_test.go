@@ -49,8 +49,8 @@ func TestFailureOfOneNetwork(t *testing.T) {
 	look("blue green red ", red)
 }
 
-// TestStatusOfManyErrors checks that the state fits into one line of the agent's socket if an object for each node fails, as
-// without the link of a tunnel.
+// TestStatusOfManyErrors checks that the state fits into one line of the agent's socket if an object for each node
+// fails, as without the link of a tunnel.
 func TestStatusOfManyErrors(t *testing.T) {
 	t.Parallel()
 	s := newStatus("a")
@@ -68,8 +68,8 @@ func TestStatusOfManyErrors(t *testing.T) {
 	}
 }
 
-// TestReadyWithUnreachablePeers checks that only what is wrong with this node makes it not ready. A peer without an address,
-// or one whose agent has not published its key yet, would otherwise keep pods from all nodes.
+// TestReadyWithUnreachablePeers checks that only what is wrong with this node makes it not ready. A peer without an
+// address, or one whose agent has not published its key yet, would otherwise keep pods from all nodes.
 func TestReadyWithUnreachablePeers(t *testing.T) {
 	t.Parallel()
 	addresses := []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24")}

@@ -57,7 +57,8 @@ func TestStoreCache(t *testing.T) {
 	}
 }
 
-// TestSaveErrorIsLoggedOnce checks that a full or a read-only disk does not fill the log: the cache is saved each second.
+// TestSaveErrorIsLoggedOnce checks that a full or a read-only disk does not fill the log: the cache is saved each
+// second.
 func TestSaveErrorIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder

@@ -294,8 +294,8 @@ func TestReclaimRemovedNode(t *testing.T) {
 	_ = last
 }
 
-// TestLostBlock checks that a block that went to another node while its node was away stays there and is reported, until no
-// container holds one of its addresses.
+// TestLostBlock checks that a block that went to another node while its node was away stays there and is reported,
+// until no container holds one of its addresses.
 func TestLostBlock(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, twoSubnets)
@@ -325,8 +325,8 @@ func TestLostBlock(t *testing.T) {
 	kerneltest.Until(t, func() bool { return len(again.Problems()) == 0 })
 }
 
-// TestBlockOfAnotherLength checks that a node that was removed does not claim its block again if the network's blocks have
-// another length by now: it would overlap with those of other nodes.
+// TestBlockOfAnotherLength checks that a node that was removed does not claim its block again if the network's blocks
+// have another length by now: it would overlap with those of other nodes.
 func TestBlockOfAnotherLength(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, `{"subnets": [{"cidr": "10.244.0.0/24", "block": 27}]}`)
@@ -397,8 +397,8 @@ func TestReleaseUnheldAddresses(t *testing.T) {
 	}
 }
 
-// TestUnheldAddressOfAnEarlierContainer checks that the time for which no container holds an address begins again with each
-// container.
+// TestUnheldAddressOfAnEarlierContainer checks that the time for which no container holds an address begins again with
+// each container.
 func TestUnheldAddressOfAnEarlierContainer(t *testing.T) {
 	t.Parallel()
 	s := newBed(t, twoSubnets).open(t)

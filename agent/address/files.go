@@ -155,8 +155,8 @@ func (m *Manager) reclaimLocalBlocks(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// lostBlock is a block that this node's file lacks, because it is not this node's any more, but of which containers here hold
-// addresses.
+// lostBlock is a block that this node's file lacks, because it is not this node's any more, but of which containers
+// here hold addresses.
 type lostBlock struct {
 	network string
 	subnet  local.Subnet

@@ -280,8 +280,8 @@ func (m *Manager) commit(ctx context.Context, ops []store.Op) error {
 	return err
 }
 
-// refresh reads keys again. If the store reports a change of a key meanwhile, the answer may be from before the change, so
-// refresh reads the key once more.
+// refresh reads keys again. If the store reports a change of a key meanwhile, the answer may be from before the change,
+// so refresh reads the key once more.
 func (m *Manager) refresh(ctx context.Context, keys []string) error {
 	for _, key := range keys {
 		for done := false; !done; {

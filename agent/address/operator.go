@@ -47,7 +47,8 @@ func ReleaseBlock(ctx context.Context, s store.Store, network string, block neti
 	return waitReleased(ctx, s, key)
 }
 
-// waitReleased waits until a block is released or the context ends. Another claim of a released block lacks the request.
+// waitReleased waits until a block is released or the context ends. Another claim of a released block lacks the
+// request.
 func waitReleased(ctx context.Context, s store.Store, key string) (bool, error) {
 	for {
 		e, err := s.Get(ctx, key)

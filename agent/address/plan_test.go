@@ -90,8 +90,8 @@ func (l *late) Get(context.Context, string) (store.Entry, error) {
 	return e, nil
 }
 
-// TestRefreshKeepsNewerState refreshes a network while the store reports that it was deleted and created again, or deleted.
-// The answer from before that does not count.
+// TestRefreshKeepsNewerState refreshes a network while the store reports that it was deleted and created again, or
+// deleted. The answer from before that does not count.
 func TestRefreshKeepsNewerState(t *testing.T) {
 	t.Parallel()
 	key := cluster.NetworkKey("default")

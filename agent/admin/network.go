@@ -86,9 +86,9 @@ func createNetwork(ctx context.Context, s store.Store, n *cluster.Network, dry b
 	return putNetwork(ctx, s, snap, n, 0, dry)
 }
 
-// ApplyNetwork creates a network or changes it, and returns Created, Changed or Unchanged. An isolated network without a
-// VNI keeps the VNI that it has in the store: its tunnels use it. With dry it returns what it would do once the networks
-// in before are applied.
+// ApplyNetwork creates a network or changes it, and returns Created, Changed or Unchanged. An isolated network without
+// a VNI keeps the VNI that it has in the store: its tunnels use it. With dry it returns what it would do once the
+// networks in before are applied.
 func ApplyNetwork(ctx context.Context, s store.Store, n *cluster.Network, dry bool, before ...*cluster.Network) (did string, err error) {
 	err = retried(func() error { did, err = applyNetwork(ctx, s, n, dry, before); return err })
 	return did, err
@@ -127,8 +127,8 @@ func applyNetwork(ctx context.Context, s store.Store, n *cluster.Network, dry bo
 	return Changed, putNetwork(ctx, s, snap, n, revision, dry)
 }
 
-// asRead checks in a transaction that no network was changed and that no node claimed a block or an address of a network
-// since a snapshot.
+// asRead checks in a transaction that no network was changed and that no node claimed a block or an address of a
+// network since a snapshot.
 func asRead(snap *cluster.Snapshot, network string) []store.Op {
 	var ops []store.Op
 	for _, prefix := range []string{cluster.NetworksPrefix, cluster.BlocksPrefix + network + "/", cluster.AddressesPrefix + network + "/"} {

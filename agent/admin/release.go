@@ -64,8 +64,8 @@ func ReleaseAddress(ctx context.Context, s store.Store, network string, ip netip
 	return has.Owner, nil
 }
 
-// ReleaseNode releases all blocks and addresses of a removed node, and returns how many it released. With dry it returns
-// how many it would release.
+// ReleaseNode releases all blocks and addresses of a removed node, and returns how many it released. With dry it
+// returns how many it would release.
 func ReleaseNode(ctx context.Context, s store.Store, node string, dry bool) (int, error) {
 	snap, revisions, err := Snapshot(ctx, s)
 	if err != nil {

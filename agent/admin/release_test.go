@@ -59,7 +59,8 @@ func TestReleaseNodeWithoutBlocks(t *testing.T) {
 	}
 }
 
-// TestReleaseNodeWithInvalidDocument checks that a node whose document is invalid is no removed node, with --dry-run too.
+// TestReleaseNodeWithInvalidDocument checks that a node whose document is invalid is no removed node, with --dry-run
+// too.
 func TestReleaseNodeWithInvalidDocument(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, map[string]string{

@@ -340,8 +340,8 @@ func FuzzSnapshot(f *testing.F) {
 	})
 }
 
-// TestSharedPodCIDR checks that all agents give a podCIDR that several nodes have to the same one, whatever they learned
-// first, and that the next node gets it when that one goes.
+// TestSharedPodCIDR checks that all agents give a podCIDR that several nodes have to the same one, whatever they
+// learned first, and that the next node gets it when that one goes.
 func TestSharedPodCIDR(t *testing.T) {
 	t.Parallel()
 	block := BlockKey(DefaultNetwork, netip.MustParsePrefix("10.244.1.0/24"))

@@ -33,8 +33,8 @@ type Alive struct {
 // Key returns the key that the node's agent holds.
 func (a *Alive) Key() string { return AliveKey(a.Node) }
 
-// Decode returns the document that a key and its value describe. It is nil, without an error, for a key that has no type
-// here.
+// Decode returns the document that a key and its value describe. It is nil, without an error, for a key that has no
+// type here.
 func Decode(key string, value []byte) (Document, error) {
 	kind, name, _ := strings.Cut(key, "/")
 	switch kind + "/" {

@@ -165,8 +165,8 @@ func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d)
 // DefaultGrace is the default of Config.Grace.
 const DefaultGrace = 5 * time.Minute
 
-// Load reads the file, then the environment, then fills in what is absent. The settings in empty are absent, whatever the
-// file and the environment say. A file that does not exist is no error if the path is the default.
+// Load reads the file, then the environment, then fills in what is absent. The settings in empty are absent, whatever
+// the file and the environment say. A file that does not exist is no error if the path is the default.
 func Load(path string, getenv func(string) string, empty ...Setting) (*Config, error) {
 	c := &Config{}
 	raw, err := os.ReadFile(path)

@@ -47,7 +47,8 @@ func (c *canvas) text(x, y float64, size int, color, weight, s string) {
 	c.add(`<text x="%.0f" y="%.0f" font-size="%d" fill="%s" font-weight="%s">%s</text>`, x, y, size, color, weight, escape(s))
 }
 
-// escape returns text for XML. Other programs choose names of containers in the store, and XML has no control characters.
+// escape returns text for XML. Other programs choose names of containers in the store, and XML has no control
+// characters.
 func escape(s string) string {
 	var b strings.Builder
 	_ = xml.EscapeText(&b, []byte(s)) // a Builder returns no error

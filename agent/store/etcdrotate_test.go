@@ -84,8 +84,8 @@ func TestEtcdNewPassword(t *testing.T) {
 	}
 }
 
-// TestEtcdHoldWithoutClient checks that a store survives that etcd rejects the new password, too: the client of a held key
-// is closed then, and there is no other one.
+// TestEtcdHoldWithoutClient checks that a store survives that etcd rejects the new password, too: the client of a held
+// key is closed then, and there is no other one.
 func TestEtcdHoldWithoutClient(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{})

@@ -299,8 +299,8 @@ func TestFileDeleted(t *testing.T) {
 	}
 }
 
-// TestFileWithDeadHolder checks that a store can be read although the key of a dead holder cannot be released, as on a full
-// disk. Here, a directory is in the place of the holder's file.
+// TestFileWithDeadHolder checks that a store can be read although the key of a dead holder cannot be released, as on a
+// full disk. Here, a directory is in the place of the holder's file.
 func TestFileWithDeadHolder(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store")
