@@ -134,6 +134,7 @@ func newAgent(o Options, k reconciler) (*Agent, error) {
 		return nil, err
 	}
 	a := &Agent{o: o, log: o.Log, id: id, reconciler: k, lastReady: nothingLogged, kicks: make(chan struct{}, 1), whereabouts: make(chan struct{}), status: newStatus(o.Config.Node), speaker: &bgp.Node{Log: o.Log.With("part", "bgp")}}
+	local.Open(o.Lib, o.Run).RemoveUnfinished()
 	a.storeCache = newStoreCache(filepath.Join(o.Lib, "fairlead", "snapshot"), a.kick, o.Log)
 	a.session = session.New(o.Store, session.Identity{Node: o.Config.Node, Machine: id, Instance: instance}, o.Log)
 	am := address.Options{
@@ -306,7 +307,8 @@ func (a *Agent) describeSelf() (self *cluster.Node, h desired.Host, again time.D
 	return self, h, again, nil
 }
 
-// hostAddresses returns the addresses of this host that the cluster knows from elsewhere: in Kubernetes, from the kubelet.
+// hostAddresses returns the addresses of this host that the cluster knows from elsewhere: in Kubernetes, from the
+// kubelet.
 func (a *Agent) hostAddresses() (list []netip.Addr) {
 	a.storeCache.read(func(s *cluster.Snapshot) {
 		if n := s.Nodes[a.o.Config.Node]; n != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -44,7 +45,7 @@ const maxListed = 100
 // truncated returns a copy of the state with shortened lists.
 func (s *State) truncated() *State {
 	out := *s
-	for _, list := range []*[]string{&out.Why, &out.Problems, &out.Invalid} {
+	for _, list := range []*[]string{&out.Why, &out.Problems, &out.Invalid, &out.Cannot} {
 		if more := len(*list) - maxListed; more > 0 {
 			*list = append(slices.Clone((*list)[:maxListed]), fmt.Sprintf("and %d more", more))
 		}
@@ -94,8 +95,18 @@ func (a *Agent) isolated(network string) (err error) {
 }
 
 // storeConfig returns the part of the configuration that commands on this host need to find the same store, whatever
-// flags the agent was started with. It contains the names of secret files, not their contents.
+// flags the agent was started with, and in which directory. It contains the names of secret files, not their contents.
 func (a *Agent) storeConfig() *config.Config {
 	c := a.o.Config
-	return &config.Config{Node: c.Node, Store: c.Store, Flannel: config.Flannel{Prefix: c.Flannel.Prefix}, Policy: c.Policy}
+	out := &config.Config{Node: c.Node, Store: c.Store, Flannel: config.Flannel{Prefix: c.Flannel.Prefix}, Policy: c.Policy}
+	e := &out.Store.Etcd
+	for _, file := range []*string{&out.Store.File, &e.CACert, &e.Cert, &e.Key, &e.PasswordFile, &out.Store.Kubernetes.Kubeconfig} {
+		if *file == "" || *file == config.InCluster {
+			continue
+		}
+		if path, err := filepath.Abs(*file); err == nil {
+			*file = path
+		}
+	}
+	return out
 }

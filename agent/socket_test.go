@@ -4,10 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/agent/source"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/cni"
@@ -34,5 +37,24 @@ func TestStateTruncated(t *testing.T) {
 	s := &State{Why: long, Problems: long[:maxListed], Invalid: long[:maxListed+1]}
 	if got := s.truncated(); len(got.Why) != maxListed+1 || got.Why[maxListed] != "and 4900 more" || len(got.Problems) != maxListed || got.Invalid[maxListed] != "and 1 more" || len(s.Why) != 5000 {
 		t.Errorf("%d, %d and %d words: %q", len(got.Why), len(got.Problems), len(got.Invalid), got.Why[maxListed:])
+	}
+}
+
+// TestStoreConfigIsAbsolute checks that a command in another directory than the agent's finds the agent's store.
+func TestStoreConfigIsAbsolute(t *testing.T) {
+	t.Parallel()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &config.Config{Store: config.Store{
+		File: "store", Etcd: config.Etcd{CACert: "ca.pem", Cert: "/etc/cert.pem", PasswordFile: "../password"}, Kubernetes: config.Kubernetes{Kubeconfig: config.InCluster},
+	}}
+	got := (&Agent{o: Options{Config: c}}).storeConfig().Store
+	want := config.Store{
+		File: dir + "/store", Etcd: config.Etcd{CACert: dir + "/ca.pem", Cert: "/etc/cert.pem", PasswordFile: filepath.Dir(dir) + "/password"}, Kubernetes: config.Kubernetes{Kubeconfig: config.InCluster},
+	}
+	if !reflect.DeepEqual(got, want) || c.Store.File != "store" {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

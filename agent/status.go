@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -216,13 +217,22 @@ func (s *status) recordReconcile(w *desired.State, rep *reconcile.Report, began 
 	s.problems, s.reconciled, s.peers = w.Problems, true, len(w.By[cluster.DefaultNetwork])
 	s.namespaces = s.attachable(w, rep)
 	s.mu.Unlock()
-	if err := rep.Err(); err != nil {
+	if err := firstErrors(rep.Errors); err != nil {
 		return s.failed(err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reconcileErr, s.pause = nil, 0
 	return 0
+}
+
+// firstErrors joins the first errors of a list, and says how many more there are. Without a tunnel's link, each of its
+// routes fails, and there may be one for each node.
+func firstErrors(list []error) error {
+	if more := len(list) - maxListed; more > 0 {
+		list = append(slices.Clone(list[:maxListed]), fmt.Errorf("and %d more errors", more))
+	}
+	return errors.Join(list...)
 }
 
 // attachable returns the isolated networks that containers can join. A network with an error keeps its previous state.

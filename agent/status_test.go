@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/backend"
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/config"
@@ -47,8 +49,27 @@ func TestFailureOfOneNetwork(t *testing.T) {
 	look("blue green red ", red)
 }
 
-// TestReadyWithUnreachablePeers checks that only what is wrong with this node makes it not ready. A peer without an address,
-// or one whose agent has not published its key yet, would otherwise keep pods from all nodes.
+// TestStatusOfManyErrors checks that the state fits into one line of the agent's socket if an object for each node
+// fails, as without the link of a tunnel.
+func TestStatusOfManyErrors(t *testing.T) {
+	t.Parallel()
+	s := newStatus("a")
+	rep := &reconcile.Report{}
+	for i := range 3 * 5000 {
+		rep.Errors = append(rep.Errors, fmt.Errorf("ip route add 10.%d.%d.0/26 via 10.244.0.0 dev fl-vxlan onlink proto 103: no such device", i/256, i%256))
+	}
+	s.recordReconcile(&desired.State{}, rep, time.Now())
+	raw, err := json.Marshal(s.state().truncated())
+	if err != nil || len(raw) > local.MaxLine/4 {
+		t.Errorf("the state has %d bytes (%v), and a line %d", len(raw), err, local.MaxLine)
+	}
+	if why := s.NotReady().Error(); !strings.HasSuffix(strings.Split(why, "\nthis node")[0], "\nand 14900 more errors") {
+		t.Errorf("got %.200s", why[max(0, len(why)-200):])
+	}
+}
+
+// TestReadyWithUnreachablePeers checks that only what is wrong with this node makes it not ready. A peer without an
+// address, or one whose agent has not published its key yet, would otherwise keep pods from all nodes.
 func TestReadyWithUnreachablePeers(t *testing.T) {
 	t.Parallel()
 	addresses := []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24")}

@@ -28,6 +28,7 @@ type storeCache struct {
 
 	file  string
 	dirty bool
+	saved string // the error of the last save; "": none
 	kick  func()
 	log   *slog.Logger
 }
@@ -173,8 +174,13 @@ func (v *storeCache) save() {
 	if err == nil {
 		err = local.Replace(v.file, raw, 0o600)
 	}
+	if text := errText(err); text != v.saved {
+		v.saved = text
+		if err != nil {
+			v.log.Warn("cannot save the cached state of the store", "error", err)
+		}
+	}
 	if err != nil {
-		v.log.Warn("cannot save the cached state of the store", "error", err)
 		v.mu.Lock()
 		v.dirty = true
 		v.mu.Unlock()

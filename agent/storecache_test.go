@@ -57,6 +57,55 @@ func TestStoreCache(t *testing.T) {
 	}
 }
 
+// TestSaveErrorIsLoggedOnce checks that a full or a read-only disk does not fill the log: the cache is saved each
+// second.
+func TestSaveErrorIsLoggedOnce(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	dir := filepath.Join(t.TempDir(), "absent")
+	v := newStoreCache(filepath.Join(dir, "snapshot"), func() {}, slog.New(slog.NewTextHandler(&log, nil)))
+	v.Reset(nil, 1)
+	for range 3 {
+		v.save()
+	}
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "replace "+dir+"/snapshot: no such file or directory") {
+		t.Errorf("logged %q, want one line with the name of the file", got)
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	v.save()
+	if _, err := os.Stat(v.file); err != nil {
+		t.Errorf("not saved after the error: %v", err)
+	}
+}
+
+// TestUnfinishedFilesAreRemoved checks that an agent that is killed again and again does not fill the disk.
+func TestUnfinishedFilesAreRemoved(t *testing.T) {
+	t.Parallel()
+	lib := t.TempDir()
+	dir := filepath.Join(lib, "fairlead")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{".new-snapshot-123", ".new-default.json-7", "default.json"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := &config.Config{Node: "a", Network: simulated()}
+	if _, err := newAgent(Options{Config: c, Store: newStore(t), Lib: lib, Run: filepath.Join(lib, "r"), Log: quietLog()}, &recorder{netip.MustParsePrefix("192.0.2.1/24")}); err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, ".new-*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("there are %v (%v)", left, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "default.json")); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestAddressTriggersReconcile checks that an address triggers a reconciliation only if the cluster has its network.
 func TestAddressTriggersReconcile(t *testing.T) {
 	t.Parallel()

@@ -327,7 +327,8 @@ func TestUnpublishedNodeKeepsItsBlocks(t *testing.T) {
 	kerneltest.Until(t, func() bool { return !has("early") })
 }
 
-// TestLostBlock checks that a block that went to another node while its node was away stays there and is reported.
+// TestLostBlock checks that a block that went to another node while its node was away stays there and is reported,
+// until no container holds one of its addresses.
 func TestLostBlock(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, twoSubnets)
@@ -347,6 +348,36 @@ func TestLostBlock(t *testing.T) {
 		return len(p) == 1 && strings.Contains(p[0], "it belongs to node b now, but containers here hold 1 of")
 	})
 	kerneltest.Until(t, func() bool { l := blocks(again); return len(l) == 1 && l[0] != blk })
+	if p := again.Problems(); len(p) != 1 {
+		t.Errorf("the file lacks the block, and the problems are %q", p)
+	}
+	a, err := ipam.Open(storetest.Context(t), again.Dir.Addresses(), "default", ipam.Options{})
+	must(t, err)
+	_, err = a.Release(ipam.Owner{ContainerID: "c9", IfName: "eth0"})
+	must(t, errors.Join(err, a.Close()))
+	kerneltest.Until(t, func() bool { return len(again.Problems()) == 0 })
+}
+
+// TestBlockOfAnotherLength checks that a node that was removed does not claim its block again if the network's blocks
+// have another length by now: it would overlap with those of other nodes.
+func TestBlockOfAnotherLength(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, `{"subnets": [{"cidr": "10.244.0.0/24", "block": 27}]}`)
+	storetest.Put(t, b.open(t), "blocks/default/10.244.0.0-27", `{"node":"b","subnet":"10.244.0.0/24"}`)
+	dir := local.Open(t.TempDir(), t.TempDir())
+	old := netip.MustParsePrefix("10.244.0.0/28")
+	must(t, dir.Write(&local.Network{Name: "default", Node: "a", Subnets: []local.Subnet{{CIDR: netip.MustParsePrefix("10.244.0.0/24"), Blocks: []netip.Prefix{old}}}}))
+	set, err := local.Subnet{CIDR: netip.MustParsePrefix("10.244.0.0/24")}.Ranges(old)
+	must(t, err)
+	hold(t, &Manager{Options: Options{Dir: dir}}, ipam.Owner{ContainerID: "c1", IfName: "eth0"}, set...)
+	m, _ := b.node("a", func(o *Options) { o.Dir = dir })
+	kerneltest.Until(t, func() bool { l := blocks(m); return len(l) == 1 && l[0] != old && ready(m) })
+	if _, err := b.open(t).Get(storetest.Context(t), cluster.BlockKey("default", old)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the node claimed %s next to 10.244.0.0/27 of node b: %v", old, err)
+	}
+	if p := m.Problems(); len(p) != 1 || !strings.Contains(p[0], "blocks of its subnet of network default have another length, but containers here hold 1 of its addresses") {
+		t.Errorf("the problems are %q", p)
+	}
 }
 
 // TestReleasesWaitForStore checks that releases stay in the journal while the store is unavailable, and run in order
@@ -396,6 +427,34 @@ func TestReleaseUnheldAddresses(t *testing.T) {
 	})
 	if ofStore(t, b, kept).Container != "kept" {
 		t.Error("what is held was released")
+	}
+}
+
+// TestUnheldAddressOfAnEarlierContainer checks that the time for which no container holds an address begins again with
+// each container.
+func TestUnheldAddressOfAnEarlierContainer(t *testing.T) {
+	t.Parallel()
+	s := newBed(t, twoSubnets).open(t)
+	m := NewManager(Options{Store: s, Node: "a", Dir: local.Open(t.TempDir(), t.TempDir())})
+	entries, revision, err := s.List(storetest.Context(t), "")
+	must(t, err)
+	m.Reset(source.DecodeAll(entries), revision)
+	go m.serveClaims(t.Context())
+	round := func() { must(t, m.releaseUnheld(storetest.Context(t))) }
+	_, err = claimOne(m, "c1", "", wants("10.250.0.5", false))
+	must(t, err)
+	round()
+	must(t, m.Dir.Note(storetest.Context(t), local.Release{Network: "default", Container: "c1", IfName: "eth0"}))
+	must(t, m.readJournal(storetest.Context(t)))
+	for key := range m.unheld {
+		m.unheld[key] = time.Now().Add(-time.Hour)
+	}
+	round()
+	_, err = claimOne(m, "c2", "", wants("10.250.0.5", false)) // and its plugin waits for a lock
+	must(t, err)
+	round()
+	if _, err := s.Get(storetest.Context(t), cluster.AddressKey("default", netip.MustParseAddr("10.250.0.5"))); err != nil {
+		t.Errorf("the address of a new container was released: %v", err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -144,7 +145,22 @@ func (m *Manager) reclaimLocalBlocks(ctx context.Context) error {
 			}
 		}
 	}
+	for _, l := range slices.Collect(maps.Values(m.lostBlocks)) {
+		held, err := m.allocatedAddrs(l.network)
+		if err == nil {
+			err = m.keepBlock(ctx, l.network, l.subnet, l.block, held)
+		}
+		errs = append(errs, err)
+	}
 	return errors.Join(errs...)
+}
+
+// lostBlock is a block that this node's file lacks, because it is not this node's any more, but of which containers
+// here hold addresses.
+type lostBlock struct {
+	network string
+	subnet  local.Subnet
+	block   netip.Prefix
 }
 
 // stamp adds this machine's ID to a block that an older agent claimed.
@@ -166,22 +182,34 @@ func (m *Manager) stamp(ctx context.Context, key string, b cluster.Block) error 
 func (m *Manager) keepBlock(ctx context.Context, network string, s local.Subnet, block netip.Prefix, held []netip.Addr) error {
 	key := cluster.BlockKey(network, block)
 	m.mu.Lock()
-	now, problem := m.state.snap.Blocks[key], "keep "+key
+	now, in := m.state.snap.Blocks[key], m.state.snap.Networks[network]
 	m.mu.Unlock()
+	report := func(err error) {
+		if delete(m.lostBlocks, key); err != nil {
+			m.lostBlocks[key] = lostBlock{network, s, block}
+		}
+		m.recordProblem("keep "+key, err)
+	}
 	n := len(slices.DeleteFunc(slices.Clone(held), func(a netip.Addr) bool { return !block.Contains(a) }))
 	switch {
 	case now != nil && now.Node == m.Node && now.Machine == "" && m.Machine != "" && !now.OfNode:
 		return m.stamp(ctx, key, *now)
 	case now != nil && now.Node == m.Node && m.isOwn(now.Machine) || n == 0:
-		m.recordProblem(problem, nil)
+		report(nil)
 		return nil
 	case now != nil:
-		m.recordProblem(problem, fmt.Errorf("it belongs to node %s now, but containers here hold %d of its addresses: attach them again", now.Node, n))
+		report(fmt.Errorf("it belongs to node %s now, but containers here hold %d of its addresses: attach them again", now.Node, n))
 		return nil
 	}
 	if s.Assign == cluster.AssignPodCIDR {
-		m.recordProblem(problem, fmt.Errorf("it is not in this Node's podCIDRs any more, but containers here hold %d of its addresses: attach them again", n))
+		report(fmt.Errorf("it is not in this Node's podCIDRs any more, but containers here hold %d of its addresses: attach them again", n))
 		return nil
+	}
+	if in != nil {
+		if err := in.CanBlock(block); err != nil { // other nodes ignore it, and one may have a block that overlaps
+			report(fmt.Errorf("%w, but containers here hold %d of its addresses: attach them again", err, n))
+			return nil
+		}
 	}
 	value, err := m.blockDocument(s.CIDR)
 	if err != nil {

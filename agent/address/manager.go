@@ -79,6 +79,8 @@ type Manager struct {
 	unclaimed map[*claim]bool   // claims whose addresses reached nobody
 	unwanted  chan struct{}     // signals a new entry in unclaimed
 
+	lostBlocks map[string]lostBlock // by key; guarded by blocks
+
 	files  sync.Mutex // serializes writing this node's files
 	blocks sync.Mutex // serializes claiming blocks
 	turn   sync.Mutex // serializes journal reads, assignments and releases
@@ -109,7 +111,7 @@ func NewManager(o Options) *Manager {
 		Options: o, state: newStoreState(), dirty: make(chan struct{}, 1), joined: map[string]bool{},
 		absent: map[string]time.Time{}, leaving: map[string]time.Time{}, unheld: map[string]time.Time{}, problems: map[string]string{},
 		flannelBlock: map[bool]netip.Prefix{}, formerBlocks: readSubnetFile(o.SubnetFile),
-		claims: make(chan *claim, 1024), last: map[string]*claim{}, unclaimed: map[*claim]bool{}, unwanted: make(chan struct{}, 1),
+		claims: make(chan *claim, 1024), last: map[string]*claim{}, unclaimed: map[*claim]bool{}, unwanted: make(chan struct{}, 1), lostBlocks: map[string]lostBlock{},
 	}
 }
 
@@ -278,19 +280,29 @@ func (m *Manager) commit(ctx context.Context, ops []store.Op) error {
 	return err
 }
 
+// refresh reads keys again. If the store reports a change of a key meanwhile, the answer may be from before the change,
+// so refresh reads the key once more.
 func (m *Manager) refresh(ctx context.Context, keys []string) error {
 	for _, key := range keys {
-		e, err := m.Store.Get(ctx, key)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("read %s again: %w", key, err)
+		for done := false; !done; {
+			m.mu.Lock()
+			before := m.state.rev[key]
+			m.mu.Unlock()
+			e, err := m.Store.Get(ctx, key)
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
+				return fmt.Errorf("read %s again: %w", key, err)
+			}
+			m.mu.Lock()
+			done = m.state.rev[key] == before
+			switch {
+			case !done:
+			case err == nil:
+				m.state.set(source.Decode(e))
+			default:
+				m.state.set(source.Gone(key, before))
+			}
+			m.mu.Unlock()
 		}
-		m.mu.Lock()
-		if err == nil {
-			m.state.set(source.Decode(e))
-		} else {
-			m.state.set(source.Gone(key, m.state.rev[key]))
-		}
-		m.mu.Unlock()
 	}
 	return nil
 }

@@ -44,15 +44,17 @@ func ReleaseBlock(ctx context.Context, s store.Store, network string, block neti
 	if _, err := s.Commit(ctx, store.Op{Key: key, Value: value, Expect: e.Revision}); err != nil {
 		return false, err
 	}
-	return waitDeleted(ctx, s, key)
+	return waitReleased(ctx, s, key)
 }
 
-// waitDeleted waits until a key is deleted or the context ends.
-func waitDeleted(ctx context.Context, s store.Store, key string) (bool, error) {
+// waitReleased waits until a block is released or the context ends. Another claim of a released block lacks the
+// request.
+func waitReleased(ctx context.Context, s store.Store, key string) (bool, error) {
 	for {
-		_, err := s.Get(ctx, key)
+		e, err := s.Get(ctx, key)
+		var b cluster.Block
 		switch {
-		case errors.Is(err, os.ErrNotExist):
+		case errors.Is(err, os.ErrNotExist), err == nil && json.Unmarshal(e.Value, &b) == nil && !b.Release:
 			return true, nil
 		case ctx.Err() != nil:
 			return false, nil

@@ -1,13 +1,17 @@
 package address
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
+	"os"
 	"slices"
 	"testing"
 
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/source"
+	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/agent/store/storetest"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
@@ -65,5 +69,53 @@ func TestPlan(t *testing.T) {
 	r := m.plan(batch, nil)
 	if r.err != nil || len(r.later) != 2 || len(r.ops) != maxNetworks {
 		t.Errorf("claims in %d networks: %v, %d wait, %d addresses are claimed", len(batch), r.err, len(r.later), len(r.ops))
+	}
+}
+
+// late is a store whose first answer arrives after a change that it lacks.
+type late struct {
+	store.Store // nil: only Get is called
+	answers     []store.Entry
+	change      func()
+}
+
+func (l *late) Get(context.Context, string) (store.Entry, error) {
+	e := l.answers[0]
+	if l.answers = l.answers[1:]; len(l.answers) == 1 {
+		l.change()
+	}
+	if e.Revision == 0 {
+		return e, os.ErrNotExist
+	}
+	return e, nil
+}
+
+// TestRefreshKeepsNewerState refreshes a network while the store reports that it was deleted and created again, or
+// deleted. The answer from before that does not count.
+func TestRefreshKeepsNewerState(t *testing.T) {
+	t.Parallel()
+	key := cluster.NetworkKey("default")
+	old, again := store.Entry{Key: key, Value: []byte(twoSubnets), Revision: 3}, store.Entry{Key: key, Value: []byte(twoSubnets), Revision: 5}
+	gone := source.Batch{Revision: 4, Entries: []source.Entry{source.Gone(key, 4)}}
+	created := source.Batch{Revision: 5, Entries: []source.Entry{source.Decode(again)}}
+	for name, c := range map[string]struct {
+		answers []store.Entry
+		reports []source.Batch
+		want    int64
+	}{
+		"created again": {[]store.Entry{{}, again}, []source.Batch{gone, created}, 5},
+		"deleted":       {[]store.Entry{old, {}}, []source.Batch{gone}, 0},
+	} {
+		m := NewManager(Options{Node: "a", Dir: local.Open(t.TempDir(), t.TempDir())})
+		m.Reset([]source.Entry{source.Decode(old)}, 3)
+		m.Store = &late{answers: c.answers, change: func() {
+			for _, b := range c.reports {
+				m.Change(b)
+			}
+		}}
+		must(t, m.refresh(t.Context(), []string{key}))
+		if got := m.state.revision(key); got != c.want || (m.state.snap.Networks["default"] != nil) != (c.want != 0) {
+			t.Errorf("%s: the network is %v at revision %d, want %d", name, m.state.snap.Networks["default"], got, c.want)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -202,6 +203,10 @@ func (m *Manager) releaseUnheld(ctx context.Context) error {
 			ours = append(ours, a)
 		}
 	}
+	maps.DeleteFunc(m.unheld, func(key string, _ time.Time) bool { // the address may get another container
+		a := m.state.snap.Addresses[key]
+		return a == nil || a.Node != m.Node
+	})
 	m.mu.Unlock()
 	holds := map[string]map[string]bool{}
 	var ops []store.Op

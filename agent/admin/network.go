@@ -33,7 +33,28 @@ func Network(ctx context.Context, s store.Store, name string) (*cluster.Network,
 		return nil, 0, err
 	}
 	n := &cluster.Network{Name: name}
-	return n, e.Revision, json.Unmarshal(e.Value, n)
+	if err := json.Unmarshal(e.Value, n); err != nil {
+		return nil, e.Revision, &unreadableError{e.Key, err}
+	}
+	return n, e.Revision, nil
+}
+
+// unreadableError reports a network's document that another program wrote. Applying a network replaces it.
+type unreadableError struct {
+	key string
+	err error
+}
+
+func (e *unreadableError) Error() string {
+	return fmt.Sprintf("read %s: %v\nTo replace the network, type: fairlead network apply -f FILE", e.key, e.err)
+}
+
+// readable turns an unreadable network into one about which nothing is known.
+func readable(n *cluster.Network, revision int64, err error) (*cluster.Network, int64, error) {
+	if _, is := errors.AsType[*unreadableError](err); is {
+		return &cluster.Network{}, revision, nil
+	}
+	return n, revision, err
 }
 
 // attempts limits how often a change is repeated because agents claimed blocks or addresses at the same time.
@@ -65,25 +86,32 @@ func createNetwork(ctx context.Context, s store.Store, n *cluster.Network, dry b
 	return putNetwork(ctx, s, snap, n, 0, dry)
 }
 
-// ApplyNetwork creates a network or changes it, and returns Created, Changed or Unchanged. An isolated network without a
-// VNI keeps the VNI that it has in the store: its tunnels use it. With dry it returns what it would do.
-func ApplyNetwork(ctx context.Context, s store.Store, n *cluster.Network, dry bool) (did string, err error) {
-	err = retried(func() error { did, err = applyNetwork(ctx, s, n, dry); return err })
+// ApplyNetwork creates a network or changes it, and returns Created, Changed or Unchanged. An isolated network without
+// a VNI keeps the VNI that it has in the store: its tunnels use it. With dry it returns what it would do once the
+// networks in before are applied.
+func ApplyNetwork(ctx context.Context, s store.Store, n *cluster.Network, dry bool, before ...*cluster.Network) (did string, err error) {
+	err = retried(func() error { did, err = applyNetwork(ctx, s, n, dry, before); return err })
 	return did, err
 }
 
-func applyNetwork(ctx context.Context, s store.Store, n *cluster.Network, dry bool) (string, error) {
+func applyNetwork(ctx context.Context, s store.Store, n *cluster.Network, dry bool, before []*cluster.Network) (string, error) {
 	snap, revisions, err := Snapshot(ctx, s)
 	if err != nil {
 		return "", err
+	}
+	for _, b := range before {
+		snap.Put(b.Key(), b, nil)
 	}
 	revision := revisions[cluster.NetworkKey(n.Name)]
 	if revision == 0 {
 		return Created, putNetwork(ctx, s, snap, n, 0, dry)
 	}
-	old, revision, err := Network(ctx, s, n.Name)
+	old, revision, err := readable(Network(ctx, s, n.Name))
 	if err != nil {
 		return "", err
+	}
+	if snap.Networks[n.Name] == nil { // an invalid network does not say what it was
+		old.Isolated = n.Isolated
 	}
 	if n.Isolated && n.VNI == 0 {
 		same := *n
@@ -99,8 +127,8 @@ func applyNetwork(ctx context.Context, s store.Store, n *cluster.Network, dry bo
 	return Changed, putNetwork(ctx, s, snap, n, revision, dry)
 }
 
-// asRead checks in a transaction that no network was changed and that no node claimed a block or an address of a network
-// since a snapshot.
+// asRead checks in a transaction that no network was changed and that no node claimed a block or an address of a
+// network since a snapshot.
 func asRead(snap *cluster.Snapshot, network string) []store.Op {
 	var ops []store.Op
 	for _, prefix := range []string{cluster.NetworksPrefix, cluster.BlocksPrefix + network + "/", cluster.AddressesPrefix + network + "/"} {
@@ -127,9 +155,11 @@ func putNetwork(ctx context.Context, s store.Store, snap *cluster.Snapshot, n *c
 		had = old.VNI
 	}
 	if n.Isolated && n.VNI != had {
-		if n.VNI != 0 {
-			ops = append(ops, store.Op{Key: cluster.VNIKey(n.VNI), Value: []byte(n.Name)})
+		reserve, err := reserveVNI(ctx, s, n.Name, n.VNI)
+		if err != nil {
+			return err
 		}
+		ops = append(ops, reserve...)
 		release, err := releaseVNI(ctx, s, n.Name, had)
 		if err != nil {
 			return err
@@ -149,7 +179,7 @@ func DeleteNetwork(ctx context.Context, s store.Store, name string, dry bool) er
 }
 
 func deleteNetwork(ctx context.Context, s store.Store, name string, dry bool) error {
-	n, revision, err := Network(ctx, s, name)
+	n, revision, err := readable(Network(ctx, s, name))
 	if err != nil {
 		return err
 	}
@@ -169,6 +199,22 @@ func deleteNetwork(ctx context.Context, s store.Store, name string, dry bool) er
 		return fmt.Errorf("delete network %s: %w", name, err)
 	}
 	return nil
+}
+
+// reserveVNI returns the operation that reserves a VNI for a network, or none if it is reserved for this network: the
+// network became invalid since.
+func reserveVNI(ctx context.Context, s store.Store, network string, vni int) ([]store.Op, error) {
+	if vni == 0 {
+		return nil, nil
+	}
+	e, err := s.Get(ctx, cluster.VNIKey(vni))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	if err == nil && string(e.Value) == network {
+		return nil, nil
+	}
+	return []store.Op{{Key: cluster.VNIKey(vni), Value: []byte(network)}}, nil
 }
 
 // releaseVNI returns the operation that releases a network's VNI, or none if the VNI is not reserved for this network.

@@ -255,3 +255,30 @@ func TestConcurrentCreate(t *testing.T) {
 		t.Errorf("the second network: %v", err)
 	}
 }
+
+// TestInvalidNetworkIsReplaced replaces and deletes networks that another program made invalid.
+func TestInvalidNetworkIsReplaced(t *testing.T) {
+	t.Parallel()
+	for _, value := range []string{"{", "[]", "null", `{"isolated": "yes"}`, `{"isolated": true, "vni": 7, "subnets": []}`} {
+		s := newStore(t, map[string]string{"networks/blue": value, "networks/red": value, "vnis/7": "blue"})
+		if did, err := ApplyNetwork(t.Context(), s, isolated(7), false); did != Changed || err != nil {
+			t.Errorf("%s: apply: %q, %v", value, did, err)
+		}
+		if err := DeleteNetwork(t.Context(), s, "red", false); err != nil {
+			t.Errorf("%s: delete: %v", value, err)
+		}
+		const want = `networks/blue={"isolated":true,"subnets":[{"cidr":"10.9.0.0/16"}],"vni":7} vnis/7=blue`
+		if got := keys(t, s, ""); got != want {
+			t.Errorf("%s: the store has %s, want %s", value, got, want)
+		}
+	}
+}
+
+// TestUnreadableNetworkIsNamed checks that the error of a network that cannot be read has its key.
+func TestUnreadableNetworkIsNamed(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, map[string]string{"networks/blue": "{"})
+	if _, _, err := Network(t.Context(), s, "blue"); err == nil || !strings.Contains(err.Error(), "read networks/blue: ") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -18,7 +18,7 @@ import (
 const (
 	NodeAlive   = "alive"
 	NodeAway    = "away"    // its agent does not report; its containers keep running
-	NodeRemoved = "removed" // its blocks stay reserved for the grace period
+	NodeRemoved = "removed" // its blocks and addresses stay reserved for the grace period
 	NodeFlannel = "flannel" // it runs flanneld, not our agent
 )
 
@@ -35,9 +35,24 @@ type Node struct {
 
 // NodeDetails is a node with everything it holds.
 type NodeDetails struct {
-	Node      Node                `json:"node"`
-	Addresses []*cluster.Address  `json:"addresses"` // fixed addresses that are on the node now
-	Endpoints []*cluster.Endpoint `json:"endpoints"`
+	Node      Node           `json:"node"`
+	Addresses []NodeAddress  `json:"addresses"` // fixed addresses that are on the node now
+	Endpoints []NodeEndpoint `json:"endpoints"`
+}
+
+// NodeAddress is an address with what its key says.
+type NodeAddress struct {
+	Network string     `json:"network"`
+	IP      netip.Addr `json:"address"`
+	*cluster.Address
+}
+
+// NodeEndpoint is a container's interface with what its key says.
+type NodeEndpoint struct {
+	Container string       `json:"container"`
+	IfName    string       `json:"ifName"`
+	IPs       []netip.Addr `json:"ips"` // not null
+	*cluster.Endpoint
 }
 
 // Nodes returns all nodes, sorted by name, those of flannel last.
@@ -49,6 +64,10 @@ func Nodes(s *cluster.Snapshot) []Node {
 	for _, b := range s.Blocks {
 		names[b.Node] = true
 	}
+	for _, x := range s.Addresses {
+		names[x.Node] = true
+	}
+	delete(names, "")                                                      // of an address that is on no node
 	out, blocks, endpoints := []Node{}, s.BlocksByNode(), map[string]int{} // not null in JSON
 	for _, p := range s.Endpoints {
 		endpoints[p.Node]++
@@ -64,7 +83,7 @@ func Nodes(s *cluster.Snapshot) []Node {
 	return out
 }
 
-// RemovedNodes returns the names of removed nodes that still have blocks.
+// RemovedNodes returns the names of removed nodes that still have blocks or addresses.
 func RemovedNodes(s *cluster.Snapshot) (names []string) {
 	for _, n := range Nodes(s) {
 		if n.State == NodeRemoved {
@@ -76,18 +95,18 @@ func RemovedNodes(s *cluster.Snapshot) (names []string) {
 
 // DescribeNode returns one node with everything it holds.
 func DescribeNode(s *cluster.Snapshot, name string) (*NodeDetails, error) {
-	d := &NodeDetails{Node: nodeOf(s, name, s.BlocksByNode()[name], 0), Addresses: []*cluster.Address{}, Endpoints: []*cluster.Endpoint{}}
-	if d.Node.State == NodeRemoved && len(d.Node.Blocks) == 0 {
-		return nil, notFound("node", name, s.NodeNames())
-	}
+	d := &NodeDetails{Node: nodeOf(s, name, s.BlocksByNode()[name], 0), Addresses: []NodeAddress{}, Endpoints: []NodeEndpoint{}}
 	for _, k := range sortedKeys(s.Addresses) {
-		if s.Addresses[k].Node == name {
-			d.Addresses = append(d.Addresses, s.Addresses[k])
+		if a := s.Addresses[k]; a.Node == name {
+			d.Addresses = append(d.Addresses, NodeAddress{a.Network, a.IP, a})
 		}
 	}
+	if d.Node.State == NodeRemoved && len(d.Node.Blocks)+len(d.Addresses) == 0 {
+		return nil, notFound("node", name, s.NodeNames())
+	}
 	for _, k := range sortedKeys(s.Endpoints) {
-		if s.Endpoints[k].Node == name {
-			d.Endpoints = append(d.Endpoints, s.Endpoints[k])
+		if e := s.Endpoints[k]; e.Node == name {
+			d.Endpoints = append(d.Endpoints, NodeEndpoint{e.Container, e.IfName, append([]netip.Addr{}, e.IPs...), e})
 		}
 	}
 	d.Node.Endpoints = len(d.Endpoints)

@@ -20,7 +20,11 @@ func ReleaseBlock(ctx context.Context, s store.Store, network string, block neti
 	if err != nil {
 		return "", false, err
 	}
-	b := snap.Blocks[cluster.BlockKey(network, block)]
+	key := cluster.BlockKey(network, block)
+	if err := snap.Problems[key]; err != nil {
+		return "", false, fmt.Errorf("release block %s of network %s: %w: the agents ignore this key: write it again, or delete it", block, network, err)
+	}
+	b := snap.Blocks[key]
 	if b == nil {
 		return "", false, noBlock(snap, network, block)
 	}
@@ -60,17 +64,18 @@ func ReleaseAddress(ctx context.Context, s store.Store, network string, ip netip
 	return has.Owner, nil
 }
 
-// ReleaseNode releases all blocks and addresses of a removed node, and returns how many it released. With dry it returns
-// how many it would release.
+// ReleaseNode releases all blocks and addresses of a removed node, and returns how many it released. With dry it
+// returns how many it would release.
 func ReleaseNode(ctx context.Context, s store.Store, node string, dry bool) (int, error) {
-	snap, _, err := Snapshot(ctx, s)
+	snap, revisions, err := Snapshot(ctx, s)
 	if err != nil {
 		return 0, err
 	}
-	if removed := RemovedNodes(snap); snap.Nodes[node] == nil && !slices.Contains(removed, node) {
+	exists := revisions[cluster.NodeKey(node)] != 0 // its document may be invalid
+	if removed := RemovedNodes(snap); !exists && !slices.Contains(removed, node) {
 		return 0, notFound("removed node", node, removed)
 	}
-	if dry && snap.Nodes[node] == nil {
+	if dry && !exists {
 		count := 0
 		for _, b := range snap.Blocks {
 			if b.Node == node {

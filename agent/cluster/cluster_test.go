@@ -191,6 +191,34 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
+// TestEmptyDocument checks that a document that another program emptied is invalid, so that the last valid one stays.
+func TestEmptyDocument(t *testing.T) {
+	t.Parallel()
+	for key, value := range map[string]string{
+		"networks/default":           `{"subnets": [{"cidr": "10.1.0.0/16"}]}`,
+		"nodes/a":                    `{"id": "1", "addresses": ["192.0.2.1/24"]}`,
+		"blocks/default/10.1.0.0-26": `{"node": "a", "subnet": "10.1.0.0/16"}`,
+		"addresses/default/10.1.0.7": `{"owner": "ns/p", "node": "a"}`,
+	} {
+		for _, bad := range []string{"null", " null\n", "{}"} {
+			if bad == "{}" && key == "nodes/a" { // a node has no address as long as its underlay has none
+				continue
+			}
+			s := NewSnapshot()
+			s.Set(key, []byte(value))
+			before, err := Encode(s.Documents()[key])
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Set(key, []byte(bad))
+			now, err := Encode(s.Documents()[key])
+			if err != nil || string(now) != string(before) || s.Problems[key] == nil {
+				t.Errorf("%s = %s: the document is %s (%v), want %s, and a problem: %v", key, bad, now, err, before, s.Problems[key])
+			}
+		}
+	}
+}
+
 // TestFits checks that connected networks cannot overlap, while others can.
 func TestFits(t *testing.T) {
 	t.Parallel()
@@ -312,8 +340,8 @@ func FuzzSnapshot(f *testing.F) {
 	})
 }
 
-// TestSharedPodCIDR checks that all agents give a podCIDR that several nodes have to the same one, whatever they learned
-// first, and that the next node gets it when that one goes.
+// TestSharedPodCIDR checks that all agents give a podCIDR that several nodes have to the same one, whatever they
+// learned first, and that the next node gets it when that one goes.
 func TestSharedPodCIDR(t *testing.T) {
 	t.Parallel()
 	block := BlockKey(DefaultNetwork, netip.MustParsePrefix("10.244.1.0/24"))

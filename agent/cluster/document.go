@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -32,8 +33,8 @@ type Alive struct {
 // Key returns the key that the node's agent holds.
 func (a *Alive) Key() string { return AliveKey(a.Node) }
 
-// Decode returns the document that a key and its value describe. It is nil, without an error, for a key that has no type
-// here.
+// Decode returns the document that a key and its value describe. It is nil, without an error, for a key that has no
+// type here.
 func Decode(key string, value []byte) (Document, error) {
 	kind, name, _ := strings.Cut(key, "/")
 	switch kind + "/" {
@@ -50,13 +51,15 @@ func Decode(key string, value []byte) (Document, error) {
 		if err != nil {
 			return nil, err
 		}
-		return valid(key, value, &Block{Network: network, CIDR: cidr}, nil)
+		b := &Block{Network: network, CIDR: cidr}
+		return valid(key, value, b, func() error { return present(key, "node", b.Node) })
 	case AddressesPrefix:
 		network, ip, err := ParseAddressKey(key)
 		if err != nil {
 			return nil, err
 		}
-		return valid(key, value, &Address{Network: network, IP: ip}, nil)
+		a := &Address{Network: network, IP: ip}
+		return valid(key, value, a, func() error { return present(key, "owner", a.Owner) })
 	case EndpointsPrefix:
 		f := strings.Split(key, "/")
 		if len(f) != 4 {
@@ -83,8 +86,19 @@ func decodeFlannel(key string, value []byte) (Document, error) {
 	return l, nil
 }
 
-// valid decodes a value into a document and validates it.
+// present returns an error if a field that every document has is absent.
+func present(key, field, value string) error {
+	if value == "" {
+		return fmt.Errorf("read %s: it has no %s", key, field)
+	}
+	return nil
+}
+
+// valid decodes a value into a document and validates it. Into a null, a program decodes nothing, without an error.
 func valid(key string, value []byte, d Document, validate func() error) (Document, error) {
+	if string(bytes.TrimSpace(value)) == "null" {
+		return nil, fmt.Errorf("read %s: it is null", key)
+	}
 	if err := json.Unmarshal(value, d); err != nil {
 		var problem string // of a store that has no document for the key, but something else in its place
 		if json.Unmarshal(value, &problem) == nil && problem != "" {

@@ -165,9 +165,9 @@ func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d)
 // DefaultGrace is the default of Config.Grace.
 const DefaultGrace = 5 * time.Minute
 
-// Load reads the file, then the environment, then fills in what is absent. A file that does not exist is no error if the
-// path is the default.
-func Load(path string, getenv func(string) string) (*Config, error) {
+// Load reads the file, then the environment, then fills in what is absent. The settings in empty are absent, whatever
+// the file and the environment say. A file that does not exist is no error if the path is the default.
+func Load(path string, getenv func(string) string, empty ...Setting) (*Config, error) {
 	c := &Config{}
 	raw, err := os.ReadFile(path)
 	switch {
@@ -188,6 +188,11 @@ func Load(path string, getenv func(string) string) (*Config, error) {
 	}
 	if err := c.environment(getenv); err != nil {
 		return nil, err
+	}
+	for _, s := range empty {
+		if err := s.set(c, ""); err != nil {
+			return nil, invalid(&SettingError{s, "", err})
+		}
 	}
 	return c, invalid(c.complete(getenv))
 }

@@ -13,7 +13,7 @@ import (
 // Setting is a key that can also be set in the environment or by a flag.
 type Setting struct {
 	Key, About string
-	set        func(*Config, string) error
+	set        func(*Config, string) error // "" removes the value
 }
 
 // prefix is the prefix of the variables' names.
@@ -109,7 +109,7 @@ func Settings() []Setting {
 		{"mountNamespace", "Mount namespace in which the network namespaces of isolated networks are mounted, such as /proc/1/ns/mnt (default: the agent's own).", text(func(c *Config) *string { return &c.MountNamespace })},
 		{"sysctlDir", "Directory of the kernel's settings, if /proc/sys is read-only (default /proc/sys).", text(func(c *Config) *string { return &c.SysctlDir })},
 		{"listen", "Address and port of the HTTP server for metrics, health and readiness (default: none).", text(func(c *Config) *string { return &c.Listen })},
-		{"grace", "Time for which the blocks of a removed node stay reserved (default 5m).", func(c *Config, v string) error { return c.Grace.UnmarshalText([]byte(v)) }},
+		{"grace", "Time for which the blocks of a removed node stay reserved (default 5m).", setGrace},
 	}
 }
 
@@ -136,14 +136,26 @@ func setAddresses(c *Config, v string) error {
 
 func boolean(field func(*Config) *bool) func(*Config, string) error {
 	return func(c *Config, v string) (err error) {
-		if *field(c), err = strconv.ParseBool(v); err != nil {
+		if *field(c), err = strconv.ParseBool(v); err != nil && v != "" {
 			return fmt.Errorf("%q: want true or false", v)
 		}
 		return nil
 	}
 }
 
+func setGrace(c *Config, v string) error {
+	c.Grace = 0
+	if v == "" {
+		return nil
+	}
+	return c.Grace.UnmarshalText([]byte(v))
+}
+
 func setNetwork(c *Config, v string) error {
+	if v == "" {
+		c.Network = nil
+		return nil
+	}
 	c.Network = &cluster.Network{}
 	return Parse("", []byte(v), c.Network)
 }

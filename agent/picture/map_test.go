@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -104,6 +105,45 @@ func TestSVG(t *testing.T) {
 		if got := strings.Count(drawn, ">vxlan</text>") + strings.Count(drawn, ">host-gw</text>"); got < lines {
 			t.Errorf("%d nodes: %d lines have a label, want %d", n, got, lines)
 		}
+	}
+}
+
+// TestSVGOfOddNames checks that the SVG is well-formed whatever names the store has, and that all networks fit into it.
+func TestSVGOfOddNames(t *testing.T) {
+	t.Parallel()
+	s := snapshot(2)
+	for i, name := range []string{"a\x01b", "\x1b[31m", "a\xffb", "a\ufffeb", "a]]>\"'&b", strings.Repeat("x", 1000)} {
+		key := fmt.Sprintf("endpoints/host<0>/a%d/eth0", i)
+		s.Put(key, &cluster.Endpoint{Node: "host<0>", Container: fmt.Sprint("a", i), IfName: "eth0", Pod: name}, nil)
+	}
+	for i := range 60 {
+		s.Set(fmt.Sprint("networks/n", i), fmt.Appendf(nil, `{"isolated": true, "subnets": [{"cidr": "10.%d.0.0/16"}]}`, i))
+	}
+	var drawn bytes.Buffer
+	if err := Of(s).SVG(&drawn); err != nil {
+		t.Fatal(err)
+	}
+	height, lowest := 0.0, 0.0
+	for d := xml.NewDecoder(&drawn); ; {
+		token, err := d.Token()
+		if err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		e, _ := token.(xml.StartElement)
+		for _, a := range e.Attr {
+			n, _ := strconv.ParseFloat(a.Value, 64)
+			switch {
+			case e.Name.Local == "svg" && a.Name.Local == "height":
+				height = n
+			case a.Name.Local == "y":
+				lowest = max(lowest, n)
+			}
+		}
+	}
+	if lowest >= height {
+		t.Errorf("something is drawn at %v, and the picture ends at %v", lowest, height)
 	}
 }
 

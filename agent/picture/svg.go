@@ -1,8 +1,8 @@
 package picture
 
 import (
+	"encoding/xml"
 	"fmt"
-	"html"
 	"io"
 	"math"
 	"strings"
@@ -15,6 +15,7 @@ const (
 	headHeight  = 50
 	margin      = 40
 	shownRows   = 12 // maximum number of containers shown per node
+	shownPairs  = 30 // maximum number of states of pairs in the legend
 	linesUpTo   = 16 // maximum number of nodes with lines; more lines would hide the nodes
 	legendWidth = 270
 	seenX       = 80 // minimum visible length of a line between two nodes
@@ -43,12 +44,21 @@ type canvas struct{ strings.Builder }
 func (c *canvas) add(format string, args ...any) { fmt.Fprintf(c, format+"\n", args...) }
 
 func (c *canvas) text(x, y float64, size int, color, weight, s string) {
-	c.add(`<text x="%.0f" y="%.0f" font-size="%d" fill="%s" font-weight="%s">%s</text>`, x, y, size, color, weight, html.EscapeString(s))
+	c.add(`<text x="%.0f" y="%.0f" font-size="%d" fill="%s" font-weight="%s">%s</text>`, x, y, size, color, weight, escape(s))
+}
+
+// escape returns text for XML. Other programs choose names of containers in the store, and XML has no control
+// characters.
+func escape(s string) string {
+	var b strings.Builder
+	_ = xml.EscapeText(&b, []byte(s)) // a Builder returns no error
+	return b.String()
 }
 
 // SVG draws the map.
 func (m *Map) SVG(w io.Writer) error {
 	at, width, height := m.places()
+	height = max(height, 2*margin+52+20*float64(len(m.Networks)+min(len(m.Pairs), shownPairs+1))) // of the legend
 	c := &canvas{}
 	c.add(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" width="%.0f" height="%.0f" font-family="sans-serif">`, width, height, width, height)
 	c.add(`<rect width="100%%" height="100%%" fill="#ffffff"/>`)
@@ -132,7 +142,7 @@ func (c *canvas) tunnel(t Tunnel, at map[string]box) {
 	x2, y2 := at[t.B].center()
 	color, dash := lineColor(t)
 	c.add(`<line x1="%.0f" y1="%.0f" x2="%.0f" y2="%.0f" stroke="%s" stroke-width="2.5" stroke-dasharray="%s"><title>%s - %s: %s %s</title></line>`,
-		x1, y1, x2, y2, color, dash, html.EscapeString(t.A), html.EscapeString(t.B), t.By, html.EscapeString(t.State))
+		x1, y1, x2, y2, color, dash, escape(t.A), escape(t.B), t.By, escape(t.State))
 	word := t.By
 	if word == "" {
 		word = "not joined"
@@ -185,8 +195,12 @@ func (m *Map) legend(c *canvas, x float64, color map[string]string) {
 	}
 	y += 32
 	c.text(x, y, 13, "#222222", "bold", "Pairs of hosts")
-	for _, word := range sorted(m.Pairs) {
+	for i, word := range sorted(m.Pairs) {
 		y += 20
+		if i == shownPairs {
+			c.text(x+8, y, 11, "#222222", "normal", fmt.Sprintf("and %d more states", len(m.Pairs)-shownPairs))
+			break
+		}
 		c.text(x+8, y, 11, "#222222", "normal", fmt.Sprintf("%d  %s", m.Pairs[word], short(word, 40)))
 	}
 }

@@ -93,11 +93,14 @@ func (e *etcd) keep(ctx context.Context, lease clientv3.LeaseID, alive <-chan *c
 	}
 }
 
-// revoke revokes a lease. If etcd does not answer, the lease expires.
+// revoke revokes a lease. If etcd does not answer, or signIn has dropped the client, the lease expires.
 func (e *etcd) revoke(lease clientv3.LeaseID) {
 	e.mu.Lock()
 	c := e.conn
 	e.mu.Unlock()
+	if c == nil {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), e.DialTimeout)
 	defer cancel()
 	_, _ = c.Revoke(ctx, lease)

@@ -83,3 +83,43 @@ func TestEtcdNewPassword(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestEtcdHoldWithoutClient checks that a store survives that etcd rejects the new password, too: the client of a held
+// key is closed then, and there is no other one.
+func TestEtcdHoldWithoutClient(t *testing.T) {
+	t.Parallel()
+	c := etcdtest.Start(t, etcdtest.Options{})
+	c.EnableAuth()
+	o := c.Options()
+	o.Password, o.PasswordFile = "", filepath.Join(t.TempDir(), "password")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(o.PasswordFile, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(etcdtest.Password)
+	s := c.StoreWith(t, o)
+	held, err := s.Hold(t.Context(), "alive/a", []byte("{}"), 5*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := clientv3.New(clientv3.Config{Endpoints: c.Endpoints(), Username: "root", Password: etcdtest.Password, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if _, err := root.UserChangePassword(t.Context(), etcdtest.User, "new"); err != nil {
+		t.Fatal(err)
+	}
+	write("wrong")
+	if _, err := s.Commit(t.Context(), store.Op{Key: "nodes/a", Value: []byte("{}")}); err == nil {
+		t.Error("a wrong password is accepted")
+	}
+	<-held.Lost
+	held.Release() // waits until the lease was given up
+	write("new")
+	if _, err := s.Commit(t.Context(), store.Op{Key: "nodes/a", Value: []byte("{}")}); err != nil {
+		t.Error(err)
+	}
+}

@@ -79,7 +79,7 @@ func (f *file) fresh(ctx context.Context) error {
 	if f.unchanged() && !f.swept.due() {
 		return nil
 	}
-	return f.locked(ctx, func() error { return f.sweepHolds() })
+	return f.locked(ctx, func() error { f.sweepHolds(); return nil })
 }
 
 // unchanged reports whether the file was read to its end and not replaced.

@@ -298,3 +298,19 @@ func TestFileDeleted(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestFileWithDeadHolder checks that a store can be read although the key of a dead holder cannot be released, as on a
+// full disk. Here, a directory is in the place of the holder's file.
+func TestFileWithDeadHolder(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "store")
+	s := openFile(t, path)
+	storetest.Put(t, s, "nodes/a", "1")
+	must(t, os.MkdirAll(path+".holds/alive%2Fa", 0o700))
+	for _, s := range []store.Store{s, openFile(t, path)} {
+		time.Sleep(1100 * time.Millisecond) // until the next search for dead holders
+		if e, err := s.Get(storetest.Context(t), "nodes/a"); err != nil || string(e.Value) != "1" {
+			t.Errorf("got %q, %v", e.Value, err)
+		}
+	}
+}

@@ -116,23 +116,18 @@ func (f *file) dead(key string) error {
 	return os.Remove(f.holdFile(key))
 }
 
-// sweepHolds deletes the keys of dead holders. The caller holds the lock.
-func (f *file) sweepHolds() error {
+// sweepHolds deletes the keys of dead holders. A key that cannot be deleted, as on a full disk, stays until the next
+// sweep. The caller holds the lock.
+func (f *file) sweepHolds() {
 	f.swept.last = time.Now()
-	entries, err := os.ReadDir(f.holds())
-	if err != nil {
-		return nil // no key was ever held
-	}
+	entries, _ := os.ReadDir(f.holds()) // without the directory, no key was ever held
 	for _, e := range entries {
 		key, err := url.PathUnescape(e.Name())
 		if err != nil || f.holdsKey(key) || strings.HasPrefix(e.Name(), ".") {
 			continue
 		}
-		if err := f.sweepOne(key); err != nil {
-			return fmt.Errorf("release %s, whose holder died: %w", key, err)
-		}
+		_ = f.sweepOne(key)
 	}
-	return nil
 }
 
 func (f *file) holdsKey(key string) bool { _, ok := f.held[key]; return ok }

@@ -77,6 +77,12 @@ func (f *agentFlags) given(s config.Setting) (string, bool) {
 
 // agentConfig reads the configuration from the file, the environment and the flags.
 func (a *app) agentConfig(f *agentFlags) (*config.Config, error) {
+	var empty []config.Setting
+	for _, s := range config.Settings() {
+		if v, ok := f.given(s); ok && v == "" {
+			empty = append(empty, s)
+		}
+	}
 	c, err := config.Load(f.path, func(name string) string {
 		for _, s := range config.Settings() {
 			if v, ok := f.given(s); ok && s.Variable() == name {
@@ -84,7 +90,7 @@ func (a *app) agentConfig(f *agentFlags) (*config.Config, error) {
 			}
 		}
 		return a.getenv(name)
-	})
+	}, empty...)
 	if e, ok := errors.AsType[*config.SettingError](err); ok {
 		if v, ok := f.given(e.Setting); ok {
 			return nil, &usageError{"--" + e.Setting.Flag() + " " + v + ": " + e.Unwrap().Error(), "Type: fairlead agent --help"}

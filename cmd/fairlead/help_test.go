@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -185,6 +186,31 @@ func TestAgentConfiguration(t *testing.T) {
 	}
 	if code, _, errs := call(map[string]string{"FAIRLEAD_LIB": t.TempDir(), "FAIRLEAD_AGENT_GRACE": "soon"}, "fairlead", "agent"); code != exitInvalid || !strings.HasPrefix(errs, "fairlead: FAIRLEAD_AGENT_GRACE: ") {
 		t.Errorf("exit code %d: %s", code, errs)
+	}
+}
+
+// TestEmptyFlags verifies that an empty flag overrides the file and the environment: the setting has its default.
+func TestEmptyFlags(t *testing.T) {
+	t.Parallel()
+	file := write(t, t.TempDir(), "agent.yaml", `
+listen: 127.0.0.1:9479
+grace: 1h
+addresses: [192.0.2.1]
+store: {etcd: {endpoints: ["http://192.0.2.9:2379"], prefix: /x/}}
+network: {subnets: [{cidr: 10.0.0.0/8}]}
+policy: {enabled: true}
+`)
+	a := &app{getenv: func(name string) string { return map[string]string{"FAIRLEAD_AGENT_LISTEN": "127.0.0.1:1"}[name] }}
+	f, c := &agentFlags{}, &cobra.Command{Use: "agent"}
+	f.add(c)
+	must(t, c.ParseFlags([]string{"--config", file, "--listen", "", "--grace=", "--addresses=", "--store-etcd-endpoints=", "--store-etcd-prefix=", "--network-config=", "--policy-enabled="}))
+	got, err := a.agentConfig(f)
+	must(t, err)
+	f.path = write(t, t.TempDir(), "agent.yaml", "")
+	want, err := a.agentConfig(f)
+	must(t, err)
+	if !reflect.DeepEqual(got, want) || got.Listen != "" {
+		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 }
 

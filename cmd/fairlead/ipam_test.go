@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"net/netip"
 	"path/filepath"
 	"strings"
@@ -201,6 +202,32 @@ func TestIPAMReleaseOfLivingNode(t *testing.T) {
 	for _, b := range n.Subnets[0].Blocks {
 		if b.String() == "10.244.0.16/28" {
 			t.Error("its addresses are still assigned")
+		}
+	}
+}
+
+// TestNodeShowJSON verifies that the JSON form of a node says which addresses and containers it has.
+func TestNodeShowJSON(t *testing.T) {
+	t.Parallel()
+	h := newIPAMHost(t)
+	storetest.Put(t, h.s, "addresses/default/10.250.0.3", `{"owner": "ns/db-0", "fixed": true, "node": "here", "container": "c1", "ifName": "eth0"}`)
+	storetest.Put(t, h.s, "endpoints/here/c1/eth0", `{"network": "default", "ips": ["10.250.0.3"], "pod": "ns/db-0"}`)
+	storetest.Put(t, h.s, "endpoints/here/c2/net1", `{"network": "blue", "ips": null}`)
+	code, out, errs := h.fairlead("node", "show", "here", "-o", "json")
+	var got struct{ Addresses, Endpoints json.RawMessage }
+	if err := json.Unmarshal([]byte(out), &got); err != nil || code != 0 {
+		t.Fatalf("exit code %d, %v: %s%s", code, err, out, errs)
+	}
+	for _, c := range []struct {
+		have json.RawMessage
+		want string
+	}{
+		{got.Addresses, `[{"network":"default","address":"10.250.0.3","owner":"ns/db-0","fixed":true,"node":"here","container":"c1","ifName":"eth0"}]`},
+		{got.Endpoints, `[{"container":"c1","ifName":"eth0","ips":["10.250.0.3"],"network":"default","pod":"ns/db-0"},{"container":"c2","ifName":"net1","ips":[],"network":"blue"}]`},
+	} {
+		var text bytes.Buffer
+		if err := json.Compact(&text, c.have); err != nil || text.String() != c.want {
+			t.Errorf("got %s (%v), want %s", text.String(), err, c.want)
 		}
 	}
 }

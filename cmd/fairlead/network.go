@@ -282,12 +282,19 @@ func (a *app) applyFile(ctx context.Context, s store.Store, file, name string, d
 	if err != nil {
 		return err
 	}
-	for _, n := range all {
-		done, err := admin.ApplyNetwork(ctx, s, n, dry)
-		if err != nil {
+	done := make([]string, len(all))
+	for i, n := range all { // before the first change, so that a file is not applied in part
+		if done[i], err = admin.ApplyNetwork(ctx, s, n, true, all[:i]...); err != nil {
 			return err
 		}
-		if err := a.printApplied(done, n.Name, dry); err != nil {
+	}
+	for i, n := range all {
+		if !dry {
+			if done[i], err = admin.ApplyNetwork(ctx, s, n, false); err != nil {
+				return err
+			}
+		}
+		if err := a.printApplied(done[i], n.Name, dry); err != nil {
 			return err
 		}
 	}

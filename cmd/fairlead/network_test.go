@@ -43,6 +43,30 @@ func TestNetworkMessages(t *testing.T) {
 	want(1, "there is no network red; there are: blue, default", "delete", "red", "--dry-run")
 }
 
+// TestNetworkApplySeveral verifies that a file with several networks is applied completely or not at all, and that
+// --dry-run says so.
+func TestNetworkApplySeveral(t *testing.T) {
+	t.Parallel()
+	h := newIPAMHost(t)
+	storetest.Put(t, h.s, "networks/old", `{"subnets": [{"cidr": "10.1.0.0/16"}]}`)
+	file := filepath.Join(t.TempDir(), "n.yaml")
+	apply := func(code int, words, text string) {
+		t.Helper()
+		must(t, os.WriteFile(file, []byte(text), 0o600))
+		for _, more := range [][]string{{"--dry-run"}, nil} {
+			got, out, errs := h.fairlead(append([]string{"network", "apply", "-f", file}, more...)...)
+			if got != code || more != nil && !strings.Contains(out+errs, words) {
+				t.Errorf("%v: exit code %d, want %d with %q:\n%s%s", more, got, code, words, out, errs)
+			}
+		}
+	}
+	apply(1, "network b: its subnet 10.2.0.0/24 overlaps with 10.2.0.0/16 of network a", "name: a\nsubnets: [{cidr: 10.2.0.0/16}]\n---\nname: b\nsubnets: [{cidr: 10.2.0.0/24}]\n")
+	if code, out, errs := h.fairlead("network", "list"); code != 0 || strings.Contains(out, "10.2.0.0/16") {
+		t.Errorf("after an error, exit code %d:\n%s%s", code, out, errs)
+	}
+	apply(0, "would change old\nwould create a\n", "name: old\nsubnets: [{cidr: 10.3.0.0/16}]\n---\nname: a\nsubnets: [{cidr: 10.1.0.0/16}]\n")
+}
+
 // Apply sets everything that a network has, and what show prints can be applied.
 func TestNetworkApply(t *testing.T) {
 	t.Parallel()

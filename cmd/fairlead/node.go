@@ -29,7 +29,7 @@ func (a *app) nodeList(f *agentFlags) *cobra.Command {
 		Use: "list", Aliases: []string{"ls"}, Short: "list all nodes with their state and blocks",
 		Long: "List prints the nodes of the cluster. The agent of an \"away\" node does not report; the\n" +
 			"node's containers keep running and its addresses stay reserved. A \"removed\" node still\n" +
-			"has blocks, until the grace period ends. A \"flannel\" node runs flanneld.",
+			"has blocks or addresses, until the grace period ends. A \"flannel\" node runs flanneld.",
 		Example: "  fairlead node list\n  fairlead node list --json | jq -r '.[] | select(.state == \"away\") | .name'",
 		Args:    want(0, 0),
 	}, func(ctx context.Context, s store.Store, _ []string) error {
