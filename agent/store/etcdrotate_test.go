@@ -64,14 +64,7 @@ func TestEtcdNewPassword(t *testing.T) {
 	if err := put("nodes/a"); err != nil {
 		t.Fatal(err)
 	}
-	root, err := clientv3.New(clientv3.Config{Endpoints: c.Endpoints(), Username: "root", Password: etcdtest.Password, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
-	if _, err := root.UserChangePassword(t.Context(), etcdtest.User, "new"); err != nil {
-		t.Fatal(err)
-	}
+	changePassword(t, c)
 	if err := put("nodes/b"); err == nil {
 		t.Error("the old password is accepted")
 	}
@@ -104,14 +97,7 @@ func TestEtcdHoldWithoutClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, err := clientv3.New(clientv3.Config{Endpoints: c.Endpoints(), Username: "root", Password: etcdtest.Password, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
-	if _, err := root.UserChangePassword(t.Context(), etcdtest.User, "new"); err != nil {
-		t.Fatal(err)
-	}
+	changePassword(t, c)
 	write("wrong")
 	if _, err := s.Commit(t.Context(), store.Op{Key: "nodes/a", Value: []byte("{}")}); err == nil {
 		t.Error("a wrong password is accepted")
@@ -121,5 +107,18 @@ func TestEtcdHoldWithoutClient(t *testing.T) {
 	write("new")
 	if _, err := s.Commit(t.Context(), store.Op{Key: "nodes/a", Value: []byte("{}")}); err != nil {
 		t.Error(err)
+	}
+}
+
+// changePassword gives the stores' user the password "new".
+func changePassword(t *testing.T, c *etcdtest.Cluster) {
+	t.Helper()
+	root, err := clientv3.New(clientv3.Config{Endpoints: c.Endpoints(), Username: "root", Password: etcdtest.Password, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if _, err := root.UserChangePassword(t.Context(), etcdtest.User, "new"); err != nil {
+		t.Fatal(err)
 	}
 }
