@@ -76,6 +76,7 @@ type following struct {
 
 	lineage  int64 // lineage of the entries that the follower received
 	hasReset bool  // the follower has received a Reset
+	rewound  bool  // a list was older than what the follower has received
 }
 
 // part is the state of one prefix.
@@ -128,6 +129,7 @@ func (w *following) list(ctx context.Context) error {
 			return err
 		}
 		all = append(all, entries...)
+		w.rewound = w.rewound || revision < p.revision // another watch may have failed first, because of its old revision
 		if i == 0 {
 			first = revision
 		}
@@ -143,9 +145,10 @@ func (w *following) list(ctx context.Context) error {
 		return ErrRewound // some lists may be from before the restore
 	}
 	w.answered()
-	if r, ok := w.Follower.(Rewinder); ok && w.hasReset && lineage != w.lineage {
+	if r, ok := w.Follower.(Rewinder); ok && w.hasReset && (lineage != w.lineage || w.rewound) {
 		r.Rewound()
 	}
+	w.rewound = false
 	w.lineage, w.hasReset = lineage, true
 	w.Reset(all, first)
 	w.listed = true
