@@ -134,7 +134,7 @@ func newAgent(o Options, k reconciler) (*Agent, error) {
 		return nil, err
 	}
 	a := &Agent{o: o, log: o.Log, id: id, reconciler: k, lastReady: nothingLogged, kicks: make(chan struct{}, 1), whereabouts: make(chan struct{}), status: newStatus(o.Config.Node), speaker: &bgp.Node{Log: o.Log.With("part", "bgp")}}
-	local.Open(o.Lib, o.Run).RemoveUnfinished()
+	local.RemoveUnfinished(local.Open(o.Lib, o.Run).Root()) // plugins write only the cool-down there, and may lose it
 	a.storeCache = newStoreCache(filepath.Join(o.Lib, "fairlead", "snapshot"), a.kick, o.Log)
 	a.session = session.New(o.Store, session.Identity{Node: o.Config.Node, Machine: id, Instance: instance}, o.Log)
 	am := address.Options{

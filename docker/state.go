@@ -61,9 +61,4 @@ func (f folder[T]) ids() (out []string) {
 }
 
 // clear removes what a kill left of a write.
-func (f folder[T]) clear() {
-	files, _ := filepath.Glob(filepath.Join(f.dir, local.Unfinished+"*"))
-	for _, file := range files {
-		_ = os.Remove(file)
-	}
-}
+func (f folder[T]) clear() { local.RemoveUnfinished(f.dir) }

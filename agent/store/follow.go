@@ -76,7 +76,7 @@ type following struct {
 
 	lineage  int64 // lineage of the entries that the follower received
 	hasReset bool  // the follower has received a Reset
-	rewound  bool  // a list was older than what the follower has received
+	rewound  bool  // a list has an older revision than the follower
 }
 
 // part is the state of one prefix.

@@ -49,7 +49,7 @@ that was added with "fairlead add" is shown by the name of its namespace. The st
 			if err != nil {
 				return err
 			}
-			list := []listed{} // not null in JSON
+			var list []listed
 			for _, r := range records {
 				list = append(list, describe(r))
 			}

@@ -41,7 +41,7 @@ func (a *app) nodeList(f *agentFlags) *cobra.Command {
 	})
 }
 
-// noNodes is what tables of the nodes say if there are none.
+// noNodes replaces an empty table of nodes.
 const noNodes = "No nodes. A host joins the cluster when its agent starts: fairlead agent"
 
 func (a *app) printNodes(nodes []admin.Node) error {

@@ -72,7 +72,7 @@ func (a *app) podList(f *podFlags) *cobra.Command {
 
 func (a *app) printPods(pods []*podnet.PodStatus) error {
 	if a.structured() {
-		out := []shownPod{} // not null in JSON
+		var out []shownPod
 		for _, p := range pods {
 			out = append(out, describePod(p))
 		}

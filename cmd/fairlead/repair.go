@@ -45,7 +45,7 @@ func (a *app) repair(ctx context.Context, s *selection, dry bool) error {
 	if err != nil {
 		return err
 	}
-	out := []repair.Report{} // not null in JSON
+	var out []repair.Report
 	bad := false
 	runtime := a.runtime(a.pluginPath())
 	progress := a.counter("repair")

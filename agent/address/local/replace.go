@@ -37,10 +37,10 @@ func replace(path string, raw []byte, mode os.FileMode) error {
 	return err
 }
 
-// RemoveUnfinished removes the new files that killed processes left. The agent calls it when it starts, and writes all
-// files except those of the cool-down, of which a plugin can lose one.
-func (d Dir) RemoveUnfinished() {
-	files, _ := filepath.Glob(filepath.Join(d.Root(), Unfinished+"*")) // an unreadable directory has its error elsewhere
+// RemoveUnfinished removes the new files that killed processes left in a directory, and those that other processes are
+// writing.
+func RemoveUnfinished(dir string) {
+	files, _ := filepath.Glob(filepath.Join(dir, Unfinished+"*")) // an unreadable directory has its error elsewhere
 	for _, file := range files {
 		_ = os.Remove(file)
 	}
