@@ -148,7 +148,7 @@ func (e *Enforcer) Run(ctx context.Context) error {
 		d := &directory{e: e, have: &policy.World{}}
 		all.Go(func() { d.run(ctx) })
 	}
-	if err := e.tryLog(ctx, s.rules); err != nil {
+	if err := e.tryRules(ctx, s.rules); err != nil {
 		return fmt.Errorf("network policy: %w", err)
 	}
 	e.follow(ctx, &all, stop)
@@ -201,14 +201,25 @@ func (e *Enforcer) waitNeeded(ctx context.Context) bool {
 	}
 }
 
-// tryLog lets the rules report no dropped packets if the kernel cannot.
-func (e *Enforcer) tryLog(ctx context.Context, p *nftable.Programmer) error {
-	can, err := p.Accepts(ctx, policy.TableFamily, policy.TableName+"-try", policy.RuleThatLogs())
-	if err == nil && !can {
-		e.o.Log.Warn("\"fairlead policy log\" does not work on this node: its kernel lacks nft_log, nft_limit or nfnetlink_log")
-		e.update((*policy.Compiler).WithoutLog)
+// tryRules leaves out the rules that the kernel lacks and policy can do without.
+func (e *Enforcer) tryRules(ctx context.Context, p *nftable.Programmer) error {
+	for _, x := range []struct {
+		rule, problem string
+		without       func(*policy.Compiler)
+	}{
+		{policy.RuleThatLogs(), "\"fairlead policy log\" does not work on this node: its kernel lacks nft_log, nft_limit or nfnetlink_log", (*policy.Compiler).WithoutLog},
+		{policy.RuleForIPVS(), "policy does not apply to packets of IPVS, with which kube-proxy may implement Services: the kernel lacks nft_fib_inet", (*policy.Compiler).WithoutIPVS},
+	} {
+		can, err := p.Accepts(ctx, policy.TableFamily, policy.TableName+"-try", x.rule)
+		if err != nil {
+			return err
+		}
+		if !can {
+			e.o.Log.Warn(x.problem)
+			e.update(x.without)
+		}
 	}
-	return err
+	return nil
 }
 
 // watched requests a complete comparison of a table that somebody else changed.

@@ -34,10 +34,16 @@ type builder struct {
 
 // Base chains run before the filters of other software, at priority 0. Egress is first. A packet passes only if both
 // accept it: accept ends one base chain, and the packet goes on to the next.
+//
+// IPVS, which kube-proxy can use for Services, takes a packet from the input hook and sends it through the output hook
+// to the pod that it chose (ip_vs_nat_send_or_cont, since Linux 3.13). Such a packet never passes the forward hook.
 const (
 	egressHook  = "type filter hook forward priority -10"
 	ingressHook = "type filter hook forward priority -9"
 	nodeHook    = "type filter hook input priority -10"
+
+	egressIPVSHook  = "type filter hook output priority -10"
+	ingressIPVSHook = "type filter hook output priority -9"
 )
 
 // baseChain returns the name of the base chain for a direction or toNode.
@@ -48,9 +54,15 @@ func baseChain(i int) string {
 	return direction(i).String()
 }
 
+// ipvsChain returns the name of the base chain of a direction for packets of IPVS.
+func ipvsChain(d direction) string { return "ipvs-" + d.String() }
+
 // baseHooks are the hooks of the base chains.
 func baseHooks() map[string]string {
-	return map[string]string{baseChain(int(egress)): egressHook, baseChain(int(ingress)): ingressHook, baseChain(toNode): nodeHook}
+	return map[string]string{
+		baseChain(int(egress)): egressHook, baseChain(int(ingress)): ingressHook, baseChain(toNode): nodeHook,
+		ipvsChain(egress): egressIPVSHook, ipvsChain(ingress): ingressIPVSHook,
+	}
 }
 
 // discovery are the ICMPv6 messages without which IPv6 does not work: RFC 4861, RFC 2710 and RFC 3810. A bridge whose
@@ -76,19 +88,40 @@ func (c *Compiler) addBase() {
 	c.addDrops()
 }
 
-// setBase writes the base chain of a direction, or of toNode.
+// setBase writes the base chains of a direction, or that of toNode.
 func (c *Compiler) setBase(i int) {
 	field := "saddr"
-	rules := []nftable.Rule{{Text: "ct state established,related accept"}, {Text: "icmpv6 type @" + discoverySet + " accept"}}
+	begin := []nftable.Rule{{Text: "ct state established,related accept"}, {Text: "icmpv6 type @" + discoverySet + " accept"}}
+	var multicast, end []nftable.Rule
 	if i == int(ingress) {
 		field = "daddr"
-		rules = append(rules, c.multicastRules()...)
+		multicast = c.multicastRules()
 	}
 	for f, ip := range [2]string{"ip", "ip6"} {
-		rules = append(rules, nftable.Rule{Text: ip + " saddr . " + ip + " daddr @" + selfSet(f) + " accept"},
+		end = append(end, nftable.Rule{Text: ip + " saddr . " + ip + " daddr @" + selfSet(f) + " accept"},
 			nftable.Rule{Text: ip + " " + field + " vmap @" + mapFor(i, f)})
 	}
-	c.setChain(baseChain(i), &nftable.Chain{Hook: baseHooks()[baseChain(i)], Rules: rules})
+	set := func(name string, rules ...[]nftable.Rule) {
+		c.setChain(name, &nftable.Chain{Hook: baseHooks()[name], Rules: slices.Concat(rules...)})
+	}
+	set(baseChain(i), begin, multicast, end)
+	switch {
+	case i == toNode:
+	case c.noIPVS:
+		c.setChain(ipvsChain(directionOf(i)), nil)
+	default: // the node's own packets pass the output hook, too, and a node always reaches its pods
+		set(ipvsChain(directionOf(i)), begin, []nftable.Rule{{Text: RuleForIPVS()}}, end)
+	}
+}
+
+// RuleForIPVS returns the rule that uses the kernel feature without which policy does not apply to packets of IPVS.
+func RuleForIPVS() string { return "fib saddr type local accept" }
+
+// WithoutIPVS makes the compiler write no rules for packets of IPVS, for kernels that lack what RuleForIPVS needs.
+func (c *Compiler) WithoutIPVS() {
+	c.noIPVS = true
+	c.setBase(int(egress))
+	c.setBase(int(ingress))
 }
 
 // profileChain returns the chain for the policies of each tier. The rules of ClusterNetworkPolicies are in it, or in a

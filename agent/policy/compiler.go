@@ -20,6 +20,7 @@ type Compiler struct {
 	network string   // isolated network whose table this is; "": that of the host
 	peers   []string // isolated networks that it reaches
 	noLog   bool     // dropped packets are not reported
+	noIPVS  bool     // policy does not apply to packets of IPVS
 
 	noMulticast bool // see updateMulticast
 

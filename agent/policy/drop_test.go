@@ -109,3 +109,23 @@ func TestNetworkWithoutLog(t *testing.T) {
 		t.Errorf("the chain %s exists", UnreportedChain)
 	}
 }
+
+// TestWithoutIPVS checks that neither the node's table nor that of an isolated network has rules for packets of IPVS if
+// the kernel lacks what they need: else the kernel would not accept the table.
+func TestWithoutIPVS(t *testing.T) {
+	c := shop().compiler("n1")
+	if table, _ := c.Table(); table.Chains[ipvsChain(ingress)] == nil || table.Chains[ipvsChain(egress)] == nil {
+		t.Fatal("there are no chains for IPVS")
+	}
+	c.WithoutIPVS()
+	for _, c := range []*Compiler{c, c.ForNetwork("blue", nil)} {
+		table, _ := c.Table()
+		for name, ch := range table.Chains {
+			for _, r := range ch.Rules {
+				if strings.Contains(r.Text, "fib") || strings.Contains(ch.Hook, "output") {
+					t.Errorf("chain %s, %s: %s", name, ch.Hook, r.Text)
+				}
+			}
+		}
+	}
+}

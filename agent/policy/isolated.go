@@ -40,6 +40,9 @@ func (c *Compiler) ForNetwork(network string, peers []string) *Compiler {
 	if c.noLog {
 		out.WithoutLog()
 	}
+	if c.noIPVS {
+		out.WithoutIPVS()
+	}
 	for name, labels := range c.namespaces {
 		out.SetNamespace(name, labels)
 	}

@@ -25,6 +25,7 @@ func features() []feature {
 		{"br_netfilter", []string{"ls /proc/sys/net/bridge/bridge-nf-call-iptables"}},
 		{"bridge VLAN filtering", []string{"ip link add try0 type bridge vlan_filtering 1"}},
 		{"dummy", []string{"ip link add try0 type dummy"}},
+		{"IPVS", []string{"ls /proc/net/ip_vs"}}, // module ip_vs is loaded
 		{"ipip", []string{"ip link add try0 type ipip local 192.0.2.1 remote any"}},
 		{"ipvlan", []string{parent, "ip link add link try0 name try2 type ipvlan"}},
 		{"macvlan", []string{parent, "ip link add link try0 name try2 type macvlan mode bridge"}},

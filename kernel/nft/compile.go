@@ -12,7 +12,7 @@ import (
 // compiler turns the text of a rule, as nft(8) prints it, into the kernel's expressions.
 // It knows the part of the grammar that Fairlead uses:
 //
-//	meta nfproto ipv4|ipv6 | meta protocol ip|ip6|arp | fib daddr type local |
+//	meta nfproto ipv4|ipv6 | meta protocol ip|ip6|arp | fib saddr|daddr type local |
 //	ip frag-off & 16383 != 0 | exthdr frag exists |
 //	FIELD [!=] VALUE | FIELD [. FIELD]... [!=] @SET | FIELD [. FIELD]... vmap @MAP |
 //	ct status dnat | ct state established,related |
@@ -97,8 +97,10 @@ func (c *compiler) statement() error {
 		c.ctStatusDNAT()
 	case c.accept("ct", "state", "established,related"):
 		c.ctStateKnown()
+	case c.accept("fib", "saddr", "type", "local"):
+		c.fibLocal("fib saddr type")
 	case c.accept("fib", "daddr", "type", "local"):
-		c.fibLocal()
+		c.fibLocal("fib daddr type")
 	case c.accept("ip", "frag-off", "&", "16383", "!=", "0"):
 		c.fragment4()
 	case c.accept("exthdr", "frag", "exists"):

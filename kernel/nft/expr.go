@@ -115,8 +115,8 @@ func (c *compiler) ctStateKnown() {
 	c.cmp(unix.NFT_CMP_NEQ, make([]byte, 4))
 }
 
-func (c *compiler) fibLocal() {
-	c.loadByName("fib daddr type")
+func (c *compiler) fibLocal(name string) {
+	c.loadByName(name)
 	c.cmp(unix.NFT_CMP_EQ, binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL))
 }
 

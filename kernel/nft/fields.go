@@ -38,7 +38,7 @@ type field struct {
 type load struct {
 	expr               string // "payload", "meta", "ct" or "fib"
 	base, offset, size uint32 // of payload: header, and bytes in it
-	key                uint32 // of meta and ct
+	key                uint32 // of meta and ct; flags of fib
 }
 
 const (
@@ -81,7 +81,8 @@ var fields = [...]field{
 	{"ct status", "", 0, "", load{expr: "ct", key: unix.NFT_CT_STATUS}},
 	{"ct direction", "ct_dir", 0, "", load{expr: "ct", key: unix.NFT_CT_DIRECTION}},
 	{connectionID, connectionID, 0, "", load{expr: "ct", key: unix.NFT_CT_ID}},
-	{"fib daddr type", "", 0, "", load{expr: "fib"}},
+	{"fib saddr type", "", 0, "", load{expr: "fib", key: unix.NFTA_FIB_F_SADDR}},
+	{"fib daddr type", "", 0, "", load{expr: "fib", key: unix.NFTA_FIB_F_DADDR}},
 }
 
 func fieldByName(name string) *field {
@@ -110,7 +111,7 @@ func (l *load) append(b *netlink.Buffer, reg uint32) {
 	case "fib":
 		b.Uint32BE(unix.NFTA_FIB_DREG, reg)
 		b.Uint32BE(unix.NFTA_FIB_RESULT, unix.NFT_FIB_RESULT_ADDRTYPE)
-		b.Uint32BE(unix.NFTA_FIB_FLAGS, unix.NFTA_FIB_F_DADDR)
+		b.Uint32BE(unix.NFTA_FIB_FLAGS, l.key)
 	}
 }
 
@@ -130,8 +131,8 @@ func loaded(family, expr string, p []byte) (reg uint32, name string, ok bool) {
 	case "ct":
 		dreg, l.key = netlink.Attr(p, unix.NFTA_CT_DREG), netlink.Uint32BE(netlink.Attr(p, unix.NFTA_CT_KEY))
 	case "fib":
-		dreg = netlink.Attr(p, unix.NFTA_FIB_DREG)
-		if netlink.Uint32BE(netlink.Attr(p, unix.NFTA_FIB_RESULT)) != unix.NFT_FIB_RESULT_ADDRTYPE || netlink.Uint32BE(netlink.Attr(p, unix.NFTA_FIB_FLAGS)) != unix.NFTA_FIB_F_DADDR {
+		dreg, l.key = netlink.Attr(p, unix.NFTA_FIB_DREG), netlink.Uint32BE(netlink.Attr(p, unix.NFTA_FIB_FLAGS))
+		if netlink.Uint32BE(netlink.Attr(p, unix.NFTA_FIB_RESULT)) != unix.NFT_FIB_RESULT_ADDRTYPE {
 			l.expr = "" // another question to the FIB
 		}
 	}

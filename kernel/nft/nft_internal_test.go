@@ -39,6 +39,7 @@ func TestDecodeCompiledRules(t *testing.T) {
 		{"inet", "icmpv6 type nd-redirect drop", "meta nfproto, meta l4proto, icmpv6 type, drop"},
 		{"inet", "iifname lo iifgroup 1 oifname x meta mark 1 jump a", "iifname, iifgroup, oifname, meta mark, jumpa"},
 		{"inet", "fib daddr type local jump hostports", "fib daddr type, jumphostports"},
+		{"inet", "fib saddr type local accept", "fib saddr type, accept"},
 		{"inet", "ct status dnat ct state established,related accept", "ct status, ct state, accept"},
 		{"inet", "ip frag-off & 16383 != 0 drop", "meta nfproto, ?, drop"},
 		{"inet", "dnat ip to ip daddr . meta l4proto . th dport map @m", "meta nfproto, ip daddr, nat"},
@@ -72,13 +73,14 @@ func TestText(t *testing.T) {
 		"ip6 saddr . ip6 daddr @self6 accept", "ip6 daddr vmap @ingress6", "ip saddr @pods-4 meta l4proto tcp th dport 80 counter accept",
 		"ip6 saddr @a ip6 daddr . meta l4proto . th dport @b goto c", "meta l4proto . th dport @ports counter jump x", "meta nfproto ipv4 counter drop",
 		"counter limit rate over 10/second burst 20 packets goto unreported", "limit rate 7/second burst 1 packets return", `log prefix "a: b" group 5470 drop`,
-		"log group 3", "ip daddr != 10.0.0.1 ip saddr != @x drop", "th dport != 5 return", "meta l4proto udp drop", "ct direction reply accept", "",
+		"log group 3", "ip daddr != 10.0.0.1 ip saddr != @x drop", "th dport != 5 return", "meta l4proto udp drop", "ct direction reply accept",
+		"fib saddr type local accept", "fib daddr type local accept", "",
 	} {
 		if got, err := read(rule); got != rule || err != nil {
 			t.Errorf("%q reads as %q (%v)", rule, got, err)
 		}
 	}
-	for _, rule := range []string{"ip saddr 10.0.0.0/8 drop", "ct status dnat accept", "fib daddr type local accept", "meta mark set 1", "ip frag-off & 16383 != 0 drop", "masquerade"} {
+	for _, rule := range []string{"ip saddr 10.0.0.0/8 drop", "ct status dnat accept", "meta mark set 1", "ip frag-off & 16383 != 0 drop", "masquerade"} {
 		if got, err := read(rule); err == nil {
 			t.Errorf("%q reads as %q, want an error", rule, got)
 		}

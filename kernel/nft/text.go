@@ -44,7 +44,7 @@ var errUnknown = errors.New("an expression that is not known") // a constant; no
 
 func (t *textReader) expr(name string, p []byte) error {
 	switch name {
-	case "payload", "meta", "ct":
+	case "payload", "meta", "ct", "fib":
 		_, loads, _ := loaded(t.family, name, p)
 		f := fieldByName(loads)
 		if f == nil {
@@ -110,6 +110,9 @@ func (t *textReader) cmp(op uint32, value []byte) error {
 		return nil
 	case "ct state":
 		t.match("established,related")
+		return nil
+	case "fib saddr type", "fib daddr type":
+		t.match("local")
 		return nil
 	}
 	typ, err := dataTypeByName(f.typ)

@@ -17,7 +17,7 @@ func bootModules() []string { return []string{"virtio_pci", "virtiofs", "overlay
 // preload returns the modules that tests need. If the kernel loaded them on demand, it would repeat a large nftables
 // transaction for each missing module, which takes half a minute under emulation.
 func preload() []string {
-	return strings.Fields("tun nft_ct nft_nat nft_masq nft_redir nft_chain_nat nft_fib_inet nft_reject_inet nft_limit nft_log nft_numgen nft_hash nft_compat br_netfilter sctp")
+	return strings.Fields("tun nft_ct nft_nat nft_masq nft_redir nft_chain_nat nft_fib_inet nft_reject_inet nft_limit nft_log nft_numgen nft_hash nft_compat br_netfilter sctp ip_vs ip_vs_rr")
 }
 
 // loadOrder returns the files of modules and their dependencies, in the order of loading, from a directory prepared by

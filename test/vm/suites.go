@@ -51,8 +51,8 @@ func suites() []suite {
 		// Tunnel types that the host may lack, with traffic.
 		{pkg: module + "agent/backend", run: "^(TestHosts|TestKeyRotation)$/^(ipip|wireguard|mix)$"},
 		{pkg: module + "test/cluster", run: "^TestContainerTunnelPacketsDropped$/^ipip$"},
-		// SCTP, which the host may lack.
-		{pkg: module + "agent/enforce", run: "^(TestSCTPIsNotTCP|TestCutSCTP)$"},
+		// SCTP and IPVS, which the host may lack.
+		{pkg: module + "agent/enforce", run: "^(TestSCTPIsNotTCP|TestCutSCTP|TestIPVS)$"},
 		{pkg: module + "test/cyclonus", run: "^TestCyclonusSCTP$", on: "6.12"},
 		// The test changes the clock, so the machine must not be shared.
 		{pkg: module + "test/cluster", run: "^TestClockJumps$", on: "6.12"},
