@@ -146,7 +146,7 @@ func testChange(t *testing.T, s situation, c change) {
 func exemptAttributes() map[string]string {
 	const (
 		onADD  = "it tells ADD how to create the object, and leaves no trace in the kernel"
-		onDEL  = "it tells DEL what to restore"
+		onDEL  = "it tells DEL how to remove or restore the object"
 		shared = "it tells DEL and undo whether to remove the object"
 		ovsOwn = "TestAttributes of plugins/ovs changes it in a real database"
 	)
@@ -180,6 +180,7 @@ func exemptAttributes() map[string]string {
 		"NFT.ChainGroup":            "it says which parts are removed together",
 		"NFT.Addrs":                 "only the reconciler of package reconcile sets it, and compares it",
 		"Command.IsShared":          shared,
+		"Command.Clear":             onDEL,
 		"LinkAttrs.Previous":        onDEL,
 		"ZoneSource.Zone":           "scenario firewalld changes it in a firewalld",
 		"ZoneSource.Addr":           "scenario firewalld changes it in a firewalld",

@@ -17,6 +17,7 @@ type Command struct {
 	Probe    []string `json:",omitzero"` // succeeds if the object exists
 	Do       []string `json:",omitzero"` // creates it
 	Undo     []string `json:",omitzero"` // removes it
+	Clear    []string `json:",omitzero"` // empties it, if Undo fails because somebody else filled it
 	IsShared bool     `json:",omitzero"`
 }
 
@@ -93,7 +94,11 @@ func (c *Command) remove(e *Engine) error {
 	if there, err := c.exists(e); !there || err != nil {
 		return err
 	}
-	return ofCommand(c.Undo, e.run(c.Undo))
+	err := e.run(c.Undo)
+	if err != nil && len(c.Clear) > 0 && e.run(c.Clear) == nil {
+		err = e.run(c.Undo)
+	}
+	return ofCommand(c.Undo, err)
 }
 
 // ofCommand adds a command to its error.

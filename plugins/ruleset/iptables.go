@@ -20,11 +20,15 @@ func (t IPTables) command(args ...string) []string {
 	return append([]string{name, "-w", "-t", table}, args...)
 }
 
-// Chain returns a chain. A chain that is not shared is removed with its attachment.
+// Chain returns a chain. A chain that is not shared is removed with its attachment, also if somebody added rules to it.
 func (t IPTables) Chain(name string, shared bool) *kernel.Command {
-	return &kernel.Command{
+	c := &kernel.Command{
 		Probe: t.command("-n", "-L", name), Do: t.command("-N", name), Undo: t.command("-X", name), IsShared: shared,
 	}
+	if !shared {
+		c.Clear = t.command("-F", name)
+	}
+	return c
 }
 
 // Rule returns a rule at the end of its chain.
