@@ -149,11 +149,11 @@ const DefaultKubelet = "/var/lib/kubelet/pod-resources/kubelet.sock"
 // Duration is a time.Duration written as "5m".
 type Duration time.Duration
 
-// UnmarshalText parses a duration such as "5m".
+// UnmarshalText parses a duration such as "5m". Zero is an error: it would mean the default.
 func (d *Duration) UnmarshalText(b []byte) error {
 	v, err := time.ParseDuration(string(b))
-	if err != nil || v < 0 {
-		return fmt.Errorf(`%q is no time: want one like "5m"`, b)
+	if err != nil || v <= 0 {
+		return fmt.Errorf(`%q: want a time above zero, like "5m"`, b)
 	}
 	*d = Duration(v)
 	return nil

@@ -135,6 +135,7 @@ func TestInvalidConfig(t *testing.T) {
 		"node: " + strings.Repeat("a", 249):      "at most 248",
 		"node: a b":                              `node is "a b"`,
 		"grace: soon":                            `agent.yaml:1:8: grace = soon: want one like "5m"`,
+		"grace: 0s":                              `agent.yaml:1:8: grace = 0s: want one like "5m"`,
 		"listen: 9479":                           `agent.yaml:1:9: listen = 9479: want text: "9479", in quotes`,
 		"addresses: [127.0.0.1]":                 "127.0.0.1",
 		"addresses: [192.0.2.1, 192.0.2.2]":      "one of this host's for each family",

@@ -81,7 +81,6 @@ func TestValues(t *testing.T) {
 		"image.digest=sha256:" + strings.Repeat("0a", 32):   "/fairlead@sha256:0a0a",
 		"maxUnavailable=3":                                  "{maxUnavailable: 3}",
 		"agent={port: 1234, logLevel: debug}":               "listen: 127.0.0.1:1234",
-		"agent.grace=0":                                     "    grace: \"0\"\n",
 		"flannel={enabled: true, prefix: \"2026\"}":         "{prefix: \"2026\", subnetFile",
 		"agent.grace=30s":                                   "    grace: 30s\n",
 		"agent.resources={limits: {memory: 1Gi}}":           "memory: 1Gi",
@@ -116,6 +115,7 @@ func TestWrongValues(t *testing.T) {
 		"network.nat=[":                          "network.nat=[",
 		"agent.port=x":                           "want a number",
 		"agent.grace=5":                          "agent.grace",
+		"agent.grace=0":                          "agent.grace",
 		"network.subnets=[]":                     "subnets is empty",
 		"network.subnets=[{cidr: 10.0.0.1/8}]":   "want its first address",
 		"network.backends=[{type: udp}]":         "want one of host-gw",
@@ -173,7 +173,12 @@ func TestSchema(t *testing.T) {
 		Required   []string
 		Properties struct {
 			Agent struct {
-				Properties struct{ Grace struct{ Pattern string } }
+				Properties struct {
+					Grace struct {
+						Pattern string
+						AllOf   []struct{ Pattern string }
+					}
+				}
 			}
 			NodeSelector struct{ AdditionalProperties map[string]string }
 			Tolerations  struct{ Items map[string]string }
@@ -191,10 +196,17 @@ func TestSchema(t *testing.T) {
 			t.Errorf("%s is not required", name)
 		}
 	}
-	grace := regexp.MustCompile(s.Properties.Agent.Properties.Grace.Pattern)
-	for text, ok := range map[string]bool{"5m": true, "1h30m": true, "1.5h": true, "300ms": true, "0": true, "0s": true, "5": false, "5x": false, "-5m": false, "": false, "m": false} {
-		if _, err := Set("agent.grace=" + text); grace.MatchString(text) != ok || (err == nil) != ok {
-			t.Errorf("grace %q: matches %v, %v; want %v", text, grace.MatchString(text), err, ok)
+	grace := s.Properties.Agent.Properties.Grace
+	patterns := []string{grace.Pattern}
+	for _, p := range grace.AllOf {
+		patterns = append(patterns, p.Pattern)
+	}
+	for text, ok := range map[string]bool{
+		"5m": true, "1h30m": true, "1.5h": true, "300ms": true, "10s": true, "0": false, "0s": false, "0h0m": false, "5": false, "5x": false, "-5m": false, "": false, "m": false,
+	} {
+		matches := !slices.ContainsFunc(patterns, func(p string) bool { return !regexp.MustCompile(p).MatchString(text) })
+		if _, err := Set("agent.grace=" + text); matches != ok || (err == nil) != ok {
+			t.Errorf("grace %q: matches %v, %v; want %v", text, matches, err, ok)
 		}
 	}
 	if s.Properties.NodeSelector.AdditionalProperties["type"] != "string" || s.Properties.Tolerations.Items["type"] != "object" {
