@@ -3,6 +3,9 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"io/fs"
+	"log/slog"
 	"maps"
 	"net/netip"
 	"slices"
@@ -24,6 +27,8 @@ type endpoints struct {
 	dir        *attach.Dir
 	policed    podstate.Dir // attachments with labels for network policy
 	storeCache *storeCache
+	log        *slog.Logger
+	failures   int // attempts that failed, since the last one that did not
 
 	inStore map[string]store.Entry // what the store has; nil: not read yet
 	lists   int                    // storeCache.resyncs() when inStore was read
@@ -54,11 +59,35 @@ func (e *endpoints) run(ctx context.Context) {
 			return
 		case <-t.C:
 			within, cancel := context.WithTimeout(ctx, callFor)
-			if err := e.once(within); err != nil {
+			err := e.once(within)
+			cancel()
+			if ctx.Err() == nil {
+				e.logFailure(err)
+			}
+			if err != nil {
 				e.inStore = nil // the store's content is unknown now: list it again
 			}
-			cancel()
 		}
+	}
+}
+
+// unreported is the number of failures that are not worth a line in the log: two writers had a conflict, or the store
+// was restarted.
+const unreported = 5
+
+// logFailure logs that containers have not been published for some time, and when they are again.
+func (e *endpoints) logFailure(err error) {
+	switch {
+	case err != nil:
+		e.failures++
+		if e.failures == unreported {
+			e.log.Warn("cannot publish this node's containers; network policy of other nodes may not know them", "error", err)
+		}
+	case e.failures >= unreported:
+		e.log.Info("this node's containers are published again")
+		fallthrough
+	default:
+		e.failures = 0
 	}
 }
 
@@ -147,9 +176,23 @@ func (e *endpoints) wanted() (map[string][]byte, error) {
 	return out, nil
 }
 
-// records returns the attachment records. It reads them only if the directory changed since the last call.
+// fileTimes is longer than the resolution of file times.
+const fileTimes = 50 * time.Millisecond
+
+// currentStamp returns a value that changes with the attachment records and with what network policy knows about them,
+// or "" if that is uncertain. ADD may write the second a moment after the first.
+func (e *endpoints) currentStamp() string {
+	records := e.dir.Stamp()
+	policed, changed := e.policed.EndpointStamp()
+	if records == "" || time.Since(changed) < fileTimes {
+		return ""
+	}
+	return records + policed
+}
+
+// records returns the attachment records. It reads them only if a directory changed since the last call.
 func (e *endpoints) records() ([]attached, error) {
-	stamp := e.dir.Stamp()
+	stamp := e.currentStamp()
 	if stamp != "" && stamp == e.stamp {
 		return e.list, nil
 	}
@@ -162,6 +205,9 @@ func (e *endpoints) records() ([]attached, error) {
 		of, err := e.policed.Endpoint(podstate.Key{ContainerID: rec.ContainerID, IfName: rec.IfName})
 		if err != nil {
 			of = nil
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			e.stamp = "" // try again in the next second
 		}
 		e.list = append(e.list, attached{rec, addressesOf(rec), of})
 	}

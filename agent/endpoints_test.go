@@ -1,12 +1,18 @@
 package agent
 
 import (
+	"bytes"
+	"errors"
+	"log/slog"
 	"net/netip"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/config"
+	"github.com/fairlead/fairlead/agent/podstate"
 	"github.com/fairlead/fairlead/agent/source"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/attach"
@@ -48,6 +54,53 @@ func TestEndpoints(t *testing.T) {
 	look("the key was deleted", false)
 	v.Reset(source.DecodeAll([]store.Entry{{Key: cluster.NetworkKey("default"), Value: []byte(`{"subnets": [{"cidr": "10.244.0.0/16"}]}`), Revision: 1}}), 1)
 	look("after another full sync", true)
+}
+
+// TestEndpointLabelsWrittenLater checks that a container's labels are published if network policy's file of the container
+// is written after the agent has read its record.
+func TestEndpointLabelsWrittenLater(t *testing.T) {
+	t.Parallel()
+	v := newStoreCache(filepath.Join(t.TempDir(), "snapshot"), func() {}, quietLog())
+	v.Reset(source.DecodeAll([]store.Entry{{Key: cluster.NetworkKey("default"), Value: []byte(`{"subnets": [{"cidr": "10.244.0.0/16"}]}`), Revision: 1}}), 1)
+	e := &endpoints{node: "a", dir: attach.Open(t.TempDir()), policed: podstate.Open(local.Open(t.TempDir(), "")), storeCache: v}
+	writeRecord(t, e.dir)
+	labels := func() string {
+		t.Helper()
+		want, err := e.wanted()
+		if err != nil || len(want) != 1 {
+			t.Fatal(want, err)
+		}
+		return string(want[cluster.EndpointKey("a", "c", "eth0")])
+	}
+	for e.stamp == "" { // until the record is old enough for the list to be kept
+		if got := labels(); strings.Contains(got, "labels") {
+			t.Fatal(got)
+		}
+	}
+	if err := e.policed.WriteEndpoint(&podstate.Endpoint{Network: "pods", ContainerID: "c", IfName: "eth0", Labels: map[string]string{"app": "web"}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := labels(); !strings.Contains(got, `"labels":{"app":"web"}`) {
+		t.Errorf("published %s, want the label app=web", got)
+	}
+}
+
+// TestEndpointsFailureLogged checks that the log says once that containers are not published, and once that they are.
+func TestEndpointsFailureLogged(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	e := &endpoints{log: slog.New(slog.NewTextHandler(&log, nil))}
+	for range 3 * unreported {
+		e.logFailure(errors.New("no space"))
+	}
+	for range 2 {
+		e.logFailure(nil)
+	}
+	e.logFailure(errors.New("a conflict"))
+	e.logFailure(nil)
+	if got := log.String(); strings.Count(got, "\n") != 2 || strings.Count(got, `error="no space"`) != 1 || strings.Count(got, "again") != 1 {
+		t.Errorf("logged\n%s", got)
+	}
 }
 
 // writeRecord writes the record of an attachment whose network namespace is the current one.

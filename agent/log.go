@@ -21,8 +21,9 @@ func (a *Agent) logReconcile(ctx context.Context, w *desired.State, rep *reconci
 		"problems", len(w.Problems)+len(rep.Errors), "took", time.Since(began).Round(time.Microsecond))
 }
 
+// level returns the level of a reconciliation's line. logReady logs the errors, each once.
 func level(r *reconcile.Report) slog.Level {
-	if r.Applied+r.Removed+len(r.Errors) > 0 {
+	if r.Applied+r.Removed > 0 {
 		return slog.LevelInfo
 	}
 	return slog.LevelDebug
