@@ -89,6 +89,8 @@ func (e *Engine) awaitPairs() (silent []*pairState, err error) {
 		case p.Master != "" && p.addressed:
 			err = e.waitForPort(p.Name)
 			silent = append(silent, p)
+		case p.Master != "" && p.up[Container]: // without addresses: there is nothing to announce
+			_, err = e.waitForLink(p.Name, (*LinkInfo).portEnabled)
 		case p.Master == "" && p.up[Host] && p.up[Container]:
 			_, err = e.waitForLink(p.Name, (*LinkInfo).operational)
 		default:

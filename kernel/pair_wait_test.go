@@ -79,6 +79,30 @@ func TestFirstPacket6(t *testing.T) {
 	}
 }
 
+// TestPortWithoutAddress checks that the port of a container without addresses forwards when Apply returns.
+func TestPortWithoutAddress(t *testing.T) {
+	kerneltest.Host(t)
+	for range 10 {
+		e := open(t, kerneltest.Netns(t), kernel.Options{})
+		list := kernel.Objects{
+			&kernel.Bridge{Name: "br0", MAC: "02:00:00:00:00:03"}, &kernel.Up{Link: "br0", IsShared: true},
+			&kernel.Veth{Name: "port", MAC: "02:00:00:00:00:01", PeerName: "eth0", PeerMAC: "02:00:00:00:00:02", PeerSide: kernel.Container, Master: "br0"},
+			&kernel.Up{Link: "port"},
+			&kernel.Up{In: kernel.Container, Link: "eth0"},
+		}
+		if err := e.Apply(list); err != nil {
+			t.Fatal(err)
+		}
+		// Since kernel 6.9, ip(8) would make the kernel check the carrier. bridge(8) does not.
+		if out := kerneltest.Run(t, "bridge", "link", "show"); !strings.Contains(out, "master br0 state forwarding") {
+			t.Fatalf("the port does not forward: %s", out)
+		}
+		if err := e.Remove(list); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // dropped returns the number of outgoing packets that a link dropped.
 func dropped(out string) string {
 	_, tx, _ := strings.Cut(out, "TX:")

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -62,7 +63,7 @@ func (s *Switch) StartSwitch() {
 // Stop stops one of the two daemons as systemd does.
 func (s *Switch) Stop(name string) {
 	d := s.daemon[name]
-	_ = d.cmd.Process.Signal(os.Interrupt)
+	_ = d.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-d.end:
 	case <-time.After(kerneltest.Slow(10 * time.Second)):
