@@ -129,7 +129,7 @@ func TestWatchFiles(t *testing.T) {
 	must(t, os.Rename(filepath.Join(d.dir, "20-b.conflist"), filepath.Join(d.dir, "05-b.conflist")))
 	d.sees("b3 a c")
 	d.write("40-a.conflist", network("a"))
-	d.sees("b3 a c", "network a is in "+filepath.Join(d.dir, "10-a.conf")+" already")
+	d.sees("b3 a c", "ignored, because "+filepath.Join(d.dir, "10-a.conf")+" defines network a, too")
 	must(t, os.Remove(filepath.Join(d.dir, "10-a.conf")))
 	d.sees("b3 c a")
 	must(t, os.Rename(filepath.Join(d.dir, "05-b.conflist"), filepath.Join(d.dir, "05-b.off")))

@@ -163,7 +163,7 @@ func TestInvalidRequestsAreRejected(t *testing.T) {
 		{func(p *podnet.Pod) {
 			one, two := []netip.Addr{netip.MustParseAddr("10.0.0.1")}, []netip.Addr{netip.MustParseAddr("fd00::1"), netip.MustParseAddr("10.1.0.1")}
 			p.Networks = []podnet.Network{{DefaultRoute: one}, {DefaultRoute: two}}
-		}, []string{"networks[1]: default route: want one gateway of a family at most, in all networks of the pod"}},
+		}, []string{"networks[1]: default route: want at most one gateway of each family in all networks of the pod"}},
 	} {
 		q := p
 		c.change(&q)

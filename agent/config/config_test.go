@@ -137,7 +137,7 @@ func TestInvalidConfig(t *testing.T) {
 		"grace: soon":                            `agent.yaml:1:8: grace = soon: want one like "5m"`,
 		"listen: 9479":                           `agent.yaml:1:9: listen = 9479: want text: "9479", in quotes`,
 		"addresses: [127.0.0.1]":                 "127.0.0.1",
-		"addresses: [192.0.2.1, 192.0.2.2]":      "one of this host's for each family",
+		"addresses: [192.0.2.1, 192.0.2.2]":      "at most one of this host's addresses for each family",
 		"flannel: {prefix: /coreos.com/network}": "without store.etcd.endpoints or store.kubernetes.kubeconfig",
 		"store: {kubernetes: {kubeconfig: in-cluster}, etcd: {endpoints: [\"http://a:1\"]}}": "are both set: want one store",
 		"network: {subnets: []}":                                                     "agent.yaml:1:20: network default: subnets is empty",
@@ -245,7 +245,7 @@ func TestNetConf(t *testing.T) {
 	for in, want := range map[string]string{
 		`{"Network": "10.244.0.0/16", "Backend": {"Type": "alivpc"}}`: `Backend.Type is "alivpc"`,
 		`{"Backend": {"Type": "vxlan"}}`:                              "Network: is missing",
-		`[`:                                                           "no configuration of flannel's",
+		`[`:                                                           "not a configuration of flannel",
 	} {
 		if _, err := ParseNetConf([]byte(in)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: the error is %v, want one with %q", in, err, want)

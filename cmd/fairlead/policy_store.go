@@ -23,7 +23,7 @@ func (a *app) withPolicyStore(f *agentFlags, use storeUse, c *cobra.Command, do 
 		case err != nil:
 			return err
 		case conf.Store.Kubernetes.Kubeconfig != "":
-			return errors.New("the store is the Kubernetes API: its policies are changed with kubectl")
+			return errors.New("the store is the Kubernetes API: change its policies with kubectl")
 		case conf.Policy.Directory != "":
 			return fmt.Errorf("the policies of this host are the files in %s: change them there", conf.Policy.Directory)
 		}
