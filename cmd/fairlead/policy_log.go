@@ -107,7 +107,7 @@ func (a *app) names(ctx context.Context, f *policyLogFlags) (func(netip.Addr) (p
 		if f.pod != "" {
 			return nil, fmt.Errorf("--pod needs the names of pods: %w", err)
 		}
-		fmt.Fprintln(a.stderr, "only addresses: there is no kubeconfig, and no -f")
+		fmt.Fprintln(a.stderr, "showing addresses only: there is no kubeconfig, and no -f")
 		return func(netip.Addr) (pod, node string) { return "", "" }, nil
 	}
 	if err != nil {
@@ -146,7 +146,7 @@ func (a *app) localNames(ctx context.Context, f *policyFlags, conf *config.Confi
 func (a *app) waitForNames(ctx context.Context, n *enforce.Names, source string) {
 	for end := time.Now().Add(clusterTimeout); !n.Synced(); {
 		if time.Now().After(end) {
-			fmt.Fprintf(a.stderr, "only addresses, until %s answers\n", source)
+			fmt.Fprintf(a.stderr, "showing addresses only, until %s answers\n", source)
 			return
 		}
 		select {
