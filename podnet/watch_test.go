@@ -251,7 +251,7 @@ func TestWatchSeveral(t *testing.T) {
 	d.write("90-a.conflist", network("a"))
 	must(t, os.WriteFile(filepath.Join(d.root, "more", "10-b.conflist"), []byte(network("b")), 0o644))
 	must(t, os.WriteFile(filepath.Join(d.root, "more", "20-a.conflist"), []byte(network("a")), 0o644))
-	d.sees("a b", "network a is in", "none: file does not exist")
+	d.sees("a b", "defines network a, too", "none: file does not exist")
 }
 
 // TestEmptyConfDir verifies that an empty directory, as in NETCONFPATH=/etc/cni/net.d:, is not the current one.
