@@ -168,7 +168,7 @@ func TestInvalidConfig(t *testing.T) {
 		"policy: {enabled: true, directory: p}":                                      "want an absolute path",
 		"policy: {enabled: true, directory: /p}\nstore: {kubernetes: {kubeconfig: k}}": "policy.directory is set, and so is store.kubernetes.kubeconfig",
 		"podNetworks: {enabled: 1}":              "podNetworks.enabled = 1: want true or false",
-		"cni: {file: /etc/cni/net.d/x.conflist}": "cni has a file",
+		"cni: {file: /etc/cni/net.d/x.conflist}": "cni has only one of file and list",
 		"[":                                      "agent.yaml:1:1: a value is missing",
 		"a: b: c":                                `agent.yaml:1:1: there is a second ":" on one line`,
 		"node: a\n  grace: 5m":                   "agent.yaml:2:3: there is a second",
