@@ -90,10 +90,10 @@ func (a *Agent) logInvalid(w *desired.State) {
 		a.log.Info("all keys in the store are valid")
 	}
 	for _, what := range w.Invalid[:min(len(w.Invalid), reasonsShown)] {
-		a.log.Warn("ignored", "entry", what)
+		a.log.Warn("the store has an invalid entry", "entry", what)
 	}
 	if more := len(w.Invalid) - reasonsShown; more > 0 {
-		a.log.Warn("ignored", "entry", fmt.Sprintf("%d more: see \"fairlead agent status\"", more))
+		a.log.Warn("the store has more invalid entries", "count", more, "see", "fairlead agent status")
 	}
 }
 

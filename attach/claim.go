@@ -172,7 +172,7 @@ func (d *Dir) claimIn(f *os.File, name string, o kernel.Owner, ports []Port) err
 			}
 			other, err := d.ownerOf(c.tag)
 			if err != nil && !errors.Is(err, os.ErrNotExist) {
-				return fmt.Errorf("read who has host port %d/%s: %w", p.HostPort, p.Protocol, err)
+				return fmt.Errorf("read the owners of host port %d/%s: %w", p.HostPort, p.Protocol, err)
 			}
 			if err == nil && !isOther(o, other) {
 				return cni.Errorf(cni.CodeInvalidNetworkConfig, "host port %d/%s on %s is already taken by container %s (network %s, interface %s)",

@@ -31,7 +31,7 @@ const (
 func readClaims(path string) (l claimList, err error) {
 	raw, err := plainfile.Read(path)
 	if err != nil {
-		return l, fmt.Errorf("read who has host port %s: %w", filepath.Base(path), err)
+		return l, fmt.Errorf("read the owners of host port %s: %w", filepath.Base(path), err)
 	}
 	for line := range strings.Lines(string(raw)) {
 		text, whole := strings.CutSuffix(line, "\n")

@@ -35,7 +35,7 @@ func Open(root string) *Dir {
 	}
 	boot, err := bootid.Read()
 	if err != nil {
-		err = fmt.Errorf("tell valid records from old ones: %w", err)
+		err = fmt.Errorf("read the boot ID, without which no record of an attachment is valid: %w", err)
 	}
 	return &Dir{filepath.Join(root, "attach"), boot, err}
 }

@@ -102,7 +102,7 @@ func (d *Dir) Hold(o kernel.Owner) (r *Record, release func(), err error) {
 	}
 	if err != nil {
 		reservation.Free()
-		return nil, nil, fmt.Errorf("hold the attachment: %w", err)
+		return nil, nil, fmt.Errorf("lock the attachment: %w", err)
 	}
 	return r, func() { r.Unlock(); reservation.Free() }, nil
 }

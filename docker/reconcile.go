@@ -78,13 +78,13 @@ func (d *Driver) reconcile(ctx context.Context) error {
 	var errs []error
 	for _, id := range d.endpoints.ids() {
 		if _, err := d.endpoints.read(id); err == nil && !endpoints[id] && old("endpoint "+id) {
-			d.log("endpoint %s: Docker does not know it", id)
+			d.log("removing endpoint %s, which Docker does not know", id)
 			errs = append(errs, d.remove(ctx, id))
 		}
 	}
 	for _, id := range d.networks.ids() {
 		if _, err := d.networks.read(id); err == nil && known[id] == nil && old("network "+id) {
-			d.log("network %s: Docker does not know it", id)
+			d.log("removing network %s, which Docker does not know", id)
 			_, err := d.deleteNetwork(ctx, &networkRequest{NetworkID: id})
 			errs = append(errs, err)
 		}

@@ -16,7 +16,7 @@ func harmless(f *Facts, all []Finding) []Finding {
 		x := &all[i]
 		for _, name := range bad {
 			if strings.Contains(x.Fix, name) {
-				x.Fix = fmt.Sprintf("no command is shown, as a shell would take the name %q for more than a name", name)
+				x.Fix = fmt.Sprintf("the command is not printed, because a shell would interpret the name %q", name)
 			}
 		}
 		for _, text := range []*string{&x.Problem, &x.Effect, &x.Fix} {

@@ -18,7 +18,7 @@ func TestNamesForAShell(t *testing.T) {
 			Network: "n", Container: "c1", IfName: name, State: "ok", Held: []HeldAddr{{File: "/var/lib/cni/networks/n/10.1.0.2", Expected: mine, Free: true}},
 		}}}
 		all := harmless(f, held(f, f.Attachments[0]))
-		if len(all) != 1 || strings.Contains(all[0].Fix, "sh -c") || !strings.Contains(all[0].Fix, "no command is shown") {
+		if len(all) != 1 || strings.Contains(all[0].Fix, "sh -c") || !strings.Contains(all[0].Fix, "the command is not printed") {
 			t.Errorf("%s: %+v", name, all)
 		}
 	}

@@ -16,7 +16,7 @@ func carrier(f *Facts, a *Attachment) []Finding {
 		return nil // a tap has no carrier until its virtual machine starts
 	}
 	x := Finding{Name: "no-carrier", Problem: a.IfName + " in the container is up and has no carrier", Effect: "the container reaches nothing at all",
-		Fix: "bring up what it is connected to: a cable, a switch's port, the other end of a pair"}
+		Fix: "bring up its other end: a cable, a switch port, or the other link of a pair"}
 	if end != nil {
 		x.Fix = a.in("ip link set "+a.IfName+" down") + " && " + a.repair()
 	}

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/fairlead/fairlead/kernel"
@@ -132,10 +133,15 @@ func (a *Attachment) isReported(d kernel.Difference) bool {
 	return true
 }
 
+// interfaceGone reports a lost interface. Only the container's runtime can attach it again, except what "fairlead add"
+// attached, whose ID begins with "cnitool-".
 func (a *Attachment) interfaceGone(d kernel.Difference) Finding {
-	return Finding{Name: "interface-missing", Problem: d.String(),
-		Effect: "the container has no network until it is attached again",
-		Fix:    "restart the container, so that its runtime does DEL and ADD (manually: fairlead del " + a.Network + " " + a.Netns + " && fairlead add " + a.Network + " " + a.Netns + ")"}
+	fix := "restart the container, so that its runtime runs DEL and ADD"
+	if strings.HasPrefix(a.Container, "cnitool-") {
+		args := fmt.Sprintf("%s %s -i %s", a.Network, a.Netns, a.IfName)
+		fix = "fairlead del " + args + " && fairlead add " + args
+	}
+	return Finding{Name: "interface-missing", Problem: d.String(), Effect: "the container has no network until it is attached again", Fix: fix}
 }
 
 // hasOtherPrefix reports whether the interface has the address with another prefix length.

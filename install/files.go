@@ -51,7 +51,7 @@ func inspect(path string) (found, error) {
 		link, err := os.Readlink(path)
 		return found{link: link}, err
 	case !fi.Mode().IsRegular():
-		return found{}, fmt.Errorf("is no file but %s: move it away first", fi.Mode().Type())
+		return found{}, fmt.Errorf("is not a file (%s): move it away first", fi.Mode().Type())
 	}
 	sum, err := File{From: path}.sum()
 	return found{sum: sum, mode: fi.Mode()}, err

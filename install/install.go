@@ -83,7 +83,7 @@ func (p *Place) read() error {
 		err = json.Unmarshal(raw, &p.manifest)
 	}
 	if err != nil {
-		return fmt.Errorf("read what is installed in %s: %w", p.dir, err)
+		return fmt.Errorf("read the list of files that are installed in %s: %w", p.dir, err)
 	}
 	return nil
 }
@@ -206,7 +206,7 @@ func (p *Place) keep(path, kept string) error {
 	_ = os.Remove(tmp)
 	if err := os.Link(path, tmp); err != nil {
 		if err := copyAside(path, tmp); err != nil {
-			return fmt.Errorf("keep what is there: %w", err)
+			return fmt.Errorf("keep the file that is there: %w", err)
 		}
 	}
 	err := os.Rename(tmp, kept)

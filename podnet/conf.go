@@ -153,7 +153,7 @@ func refuseDoubles(files []confFile) {
 		case first[f.list.Name] == "":
 			first[f.list.Name] = f.path
 		default:
-			err := fmt.Errorf("%s: network %s is in %s already, which counts", f.path, f.list.Name, first[f.list.Name])
+			err := fmt.Errorf("%s: ignored, because %s defines network %s, too", f.path, first[f.list.Name], f.list.Name)
 			files[i].list, files[i].err = nil, errors.Join(f.err, err)
 		}
 	}
@@ -222,7 +222,7 @@ func (c *configuration) all() []Problem {
 	defer c.mu.Unlock()
 	out := slices.Clone(c.problems)
 	if c.unwatched != nil {
-		out = append(out, Problem{c.dirs[0], fmt.Errorf("changes are found by looking every %v: %w", pollTime, c.unwatched), false})
+		out = append(out, Problem{c.dirs[0], fmt.Errorf("the directories are read every %v, because they cannot be watched: %w", pollTime, c.unwatched), false})
 	}
 	for _, f := range c.files {
 		if f.err != nil {

@@ -50,14 +50,14 @@ var ErrExists = errors.New("the pod is set up already")
 
 // bounded returns a context that ends with ctx or after Options.Timeout.
 func (m *Manager) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, m.options.Timeout, fmt.Errorf("the time of %v is over: %w", m.options.Timeout, context.DeadlineExceeded))
+	return context.WithTimeoutCause(ctx, m.options.Timeout, fmt.Errorf("it took longer than %v: %w", m.options.Timeout, context.DeadlineExceeded))
 }
 
 // lasting returns a context that ends some time after ctx. A removal must finish even if the caller's context has
 // ended.
 func (m *Manager) lasting(ctx context.Context) (context.Context, context.CancelFunc) {
 	out, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	over := fmt.Errorf("the time of %v for cleaning up is over: %w", m.options.CleanUpTime, context.DeadlineExceeded)
+	over := fmt.Errorf("cleaning up took longer than %v: %w", m.options.CleanUpTime, context.DeadlineExceeded)
 	stop := context.AfterFunc(ctx, func() {
 		timer := time.NewTimer(m.options.CleanUpTime)
 		defer timer.Stop()
@@ -76,7 +76,7 @@ func (m *Manager) lasting(ctx context.Context) (context.Context, context.CancelF
 func (m *Manager) known(ctx context.Context, id string) (*note, []*part, error) {
 	n, err := m.notes.read(id)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		m.options.Warn("pod "+id+" is torn down without its note", err)
+		m.options.Warn("cannot read the state of pod "+id+"; its teardown continues", err)
 	}
 	var parts []*part
 	if n != nil {

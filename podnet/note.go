@@ -75,11 +75,11 @@ func (s notes) file(id string) string { return filepath.Join(s.dir, id+noteEndin
 func (s notes) read(id string) (*note, error) {
 	raw, err := os.ReadFile(s.file(id))
 	if err != nil {
-		return nil, fmt.Errorf("read the note of pod %s: %w", id, err)
+		return nil, fmt.Errorf("read the state of pod %s: %w", id, err)
 	}
 	n := &note{}
 	if err := json.Unmarshal(raw, n); err != nil || n.ID != id {
-		return nil, fmt.Errorf("the note of pod %s, %s, is damaged: %w", id, s.file(id), errors.Join(err, errDamaged))
+		return nil, fmt.Errorf("the state of pod %s in %s is damaged: %w", id, s.file(id), errors.Join(err, errDamaged))
 	}
 	return n, nil
 }
@@ -90,7 +90,7 @@ var errDamaged = errors.New("it cannot be used")
 func (s notes) write(n *note) error {
 	raw, err := json.Marshal(n)
 	if err != nil {
-		return fmt.Errorf("note pod %s: %w", n.ID, err)
+		return fmt.Errorf("write the state of pod %s: %w", n.ID, err)
 	}
 	tmp := filepath.Join(s.dir, "."+n.ID) // no ID starts with a dot, and the caller holds the pod's lock
 	err = os.WriteFile(tmp, raw, 0o600)
@@ -99,7 +99,7 @@ func (s notes) write(n *note) error {
 	}
 	if err != nil {
 		_ = os.Remove(tmp)
-		return fmt.Errorf("note pod %s: %w", n.ID, err)
+		return fmt.Errorf("write the state of pod %s: %w", n.ID, err)
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func (s notes) write(n *note) error {
 func (s notes) remove(id string) error {
 	_ = os.Remove(filepath.Join(s.dir, "."+id)) // left by a kill
 	if err := os.Remove(s.file(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("drop the note of pod %s: %w", id, err)
+		return fmt.Errorf("remove the state of pod %s: %w", id, err)
 	}
 	return nil
 }
@@ -116,7 +116,7 @@ func (s notes) remove(id string) error {
 func (s notes) ids() (out []string, err error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("list the notes of pods: %w", err)
+		return nil, fmt.Errorf("list the state of pods: %w", err)
 	}
 	for _, e := range entries {
 		if id, ok := strings.CutSuffix(e.Name(), noteEnding); ok && !strings.HasPrefix(id, ".") {

@@ -38,7 +38,7 @@ type Options struct {
 	PluginDirs []string    // directories of plugins (CNI_PATH)
 	Exec       libcni.Exec // runs plugins; nil: as processes
 	CacheDir   string      // libcni's cache; "": libcni.CacheDir
-	StateDir   string      // notes of pods, see Pod.ID; they are useless after a reboot
+	StateDir   string      // state of pods, see Pod.ID; it is valid until the next reboot
 	RunDir     string      // records of Fairlead's plugins; "": attach.DefaultRoot
 
 	// Timeout limits an operation on a pod, even if its context ends later or never.
@@ -52,10 +52,10 @@ type Options struct {
 	// NoLoopback leaves the pod's lo unchanged.
 	NoLoopback bool
 
-	// LeaveUnsupported turns an error into a warning: the one for a request that no plugin of the network declares.
+	// LeaveUnsupported makes a request that no plugin of the network declares a warning instead of an error.
 	LeaveUnsupported bool
-	// RemoveLeft removes an attachment that has neither a note nor a configuration. If it is nil, such an attachment is
-	// an error.
+	// RemoveLeft removes an attachment of which neither the state nor a configuration exists. If it is nil, such an
+	// attachment is an error.
 	RemoveLeft func(ctx context.Context, left Left) error
 
 	// Observers observe every step.

@@ -65,7 +65,7 @@ func (m *Manager) again(ctx context.Context, n *note) (*PodStatus, error) {
 		if old.namespace().Same(n.namespace()) && same(&old.Pod, &n.Pod) && old.attached() {
 			return m.statusOf(old), nil
 		}
-		return nil, fmt.Errorf("pod %s: %w, in namespace %s, with other wishes: tear it down first", n.ID, ErrExists, old.Netns)
+		return nil, fmt.Errorf("pod %s: %w, in namespace %s, with other settings: tear it down first", n.ID, ErrExists, old.Netns)
 	}
 	if err := m.tearDown(ctx, n.ID); err != nil {
 		return nil, fmt.Errorf("pod %s: undo the interrupted operation: %w", n.ID, err)

@@ -76,7 +76,7 @@ func TestSetupTwiceChangesNothing(t *testing.T) {
 	other := p
 	other.Networks = []podnet.Network{{IfName: "eth7"}}
 	if _, err := n.SetUpPod(t.Context(), other); !errors.Is(err, podnet.ErrExists) {
-		t.Errorf("with other wishes: %v", err)
+		t.Errorf("with other settings: %v", err)
 	}
 	for name, path := range map[string]string{"another": kerneltest.Netns(t), "a missing": p.Netns + "-missing"} {
 		other := p
@@ -162,7 +162,7 @@ func TestHangingPluginIsKilled(t *testing.T) {
 		p := n.pod("web", podnet.Network{}, podnet.Network{Name: "b"})
 		began := time.Now()
 		_, err := n.SetUpPod(t.Context(), p)
-		wants(t, err, "the time of 700ms is over")
+		wants(t, err, "it took longer than 700ms")
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > kerneltest.Slow(20*time.Second) {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}

@@ -47,7 +47,7 @@ func (m *Manager) tearDown(ctx context.Context, id string) error {
 // that use other networks' links, and then the others at once.
 func (m *Manager) takeDown(ctx context.Context, n *note, parts []*part) error {
 	if err := m.notePending(n, parts); err != nil {
-		m.options.Warn("a tear-down goes on without a note", err)
+		m.options.Warn("cannot update the state of a pod; its teardown continues", err)
 	}
 	var alone, together []int
 	for i, q := range slices.Backward(parts) {
@@ -102,5 +102,5 @@ func (m *Manager) del(ctx context.Context, pod *Pod, q *part) (err error) {
 	case m.options.RemoveLeft != nil:
 		return m.options.RemoveLeft(ctx, Left{q.rt.ContainerID, q.Network, q.IfName, q.rt.NetNS})
 	}
-	return fmt.Errorf("detach %s of pod %s from network %s: the network has no configuration any more, and what it was made with is lost: put it back, or use fairlead gc --all", q.IfName, pod.ID, q.Network)
+	return fmt.Errorf("detach %s of pod %s from network %s: the configuration that the network was added with is lost, and the network has no other: restore the configuration, or type: fairlead gc --all", q.IfName, pod.ID, q.Network)
 }

@@ -132,7 +132,7 @@ func TestTearDownTriesEverything(t *testing.T) {
 	n.options.Timeout = kerneltest.Slow(time.Second)
 	n.again()
 	err = n.TearDownPod(t.Context(), p.ID)
-	wants(t, err, "no luck", "cleaning up is over", n.name("b"), n.name("c"))
+	wants(t, err, "no luck", "cleaning up took longer than", n.name("b"), n.name("c"))
 	if got := n.links(p.Netns); strings.Contains(got, "eth0") {
 		t.Errorf("the pod has %s", got)
 	}

@@ -129,7 +129,7 @@ func TestWatchFiles(t *testing.T) {
 	must(t, os.Rename(filepath.Join(d.dir, "20-b.conflist"), filepath.Join(d.dir, "05-b.conflist")))
 	d.sees("b3 a c")
 	d.write("40-a.conflist", network("a"))
-	d.sees("b3 a c", "network a is in "+filepath.Join(d.dir, "10-a.conf")+" already")
+	d.sees("b3 a c", "ignored, because "+filepath.Join(d.dir, "10-a.conf")+" defines network a, too")
 	must(t, os.Remove(filepath.Join(d.dir, "10-a.conf")))
 	d.sees("b3 c a")
 	must(t, os.Rename(filepath.Join(d.dir, "05-b.conflist"), filepath.Join(d.dir, "05-b.off")))
@@ -251,7 +251,7 @@ func TestWatchSeveral(t *testing.T) {
 	d.write("90-a.conflist", network("a"))
 	must(t, os.WriteFile(filepath.Join(d.root, "more", "10-b.conflist"), []byte(network("b")), 0o644))
 	must(t, os.WriteFile(filepath.Join(d.root, "more", "20-a.conflist"), []byte(network("a")), 0o644))
-	d.sees("a b", "network a is in", "none: file does not exist")
+	d.sees("a b", "defines network a, too", "none: file does not exist")
 }
 
 // TestEmptyConfDir verifies that an empty directory, as in NETCONFPATH=/etc/cni/net.d:, is not the current one.

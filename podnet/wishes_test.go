@@ -91,7 +91,7 @@ func TestDefaultRoute(t *testing.T) {
 
 		p := n.pod("other", podnet.Network{}, podnet.Network{Name: "d", DefaultRoute: nil}, podnet.Network{Name: "b", DefaultRoute: []netip.Addr{gw}})
 		_, err := n.SetUpPod(t.Context(), p)
-		wants(t, err, "network "+n.name("d")+" has a default route by 10.0.0.1 of its own")
+		wants(t, err, "network "+n.name("d")+" has a default route by 10.0.0.1")
 		p.Networks = []podnet.Network{{}, {Name: n.name("d"), DefaultRoute: []netip.Addr{gw}}}
 		_, err = n.SetUpPod(t.Context(), p)
 		wants(t, err, "network "+n.name("d")+" cannot be the pod's default route by "+gw.String())
@@ -159,11 +159,11 @@ func TestInvalidRequestsAreRejected(t *testing.T) {
 		}, []string{"70000", "icmp", `host address "x"`}},
 		{func(p *podnet.Pod) {
 			p.Networks = []podnet.Network{{DefaultRoute: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")}}}
-		}, []string{"one gateway of a family"}},
+		}, []string{"at most one gateway of each family"}},
 		{func(p *podnet.Pod) {
 			one, two := []netip.Addr{netip.MustParseAddr("10.0.0.1")}, []netip.Addr{netip.MustParseAddr("fd00::1"), netip.MustParseAddr("10.1.0.1")}
 			p.Networks = []podnet.Network{{DefaultRoute: one}, {DefaultRoute: two}}
-		}, []string{"networks[1]: default route: want one gateway of a family at most, in all networks of the pod"}},
+		}, []string{"networks[1]: default route: want at most one gateway of each family in all networks of the pod"}},
 	} {
 		q := p
 		c.change(&q)

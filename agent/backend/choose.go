@@ -144,7 +144,7 @@ func checkPair(b cluster.Backend, self, peer *cluster.Node, direct bool) error {
 		return thisNode("this node has no address")
 	}
 	if six := underlay6(self); !self.Address(six).IsValid() || !peer.Address(six).IsValid() || underlay6(peer) != six {
-		return fmt.Errorf("this node has %s and %s has %s: all nodes need an address of the same family", words(self), peer.Name, words(peer))
+		return fmt.Errorf("%s (%s) and this node (%s) use different address families: give both an IPv4 address, or use the backend bgp", peer.Name, words(peer), words(self))
 	}
 	return nil
 }

@@ -127,7 +127,7 @@ type Endpoint struct {
 	IfName    string       `json:"-"`
 	Network   string       `json:"network"`
 	IPs       []netip.Addr `json:"ips"`
-	Pod       string       `json:"pod,omitempty"` // "NAMESPACE/NAME"; a container that is no pod has its ID as the name
+	Pod       string       `json:"pod,omitempty"` // "NAMESPACE/NAME"; a container that is not a pod has its ID as the name
 
 	Labels map[string]string `json:"labels,omitempty"` // that policies select
 }

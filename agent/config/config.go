@@ -153,7 +153,7 @@ type Duration time.Duration
 func (d *Duration) UnmarshalText(b []byte) error {
 	v, err := time.ParseDuration(string(b))
 	if err != nil || v <= 0 {
-		return fmt.Errorf(`%q: want a time above zero, like "5m"`, b)
+		return fmt.Errorf(`%q is not a duration above zero: want one like "5m"`, b)
 	}
 	*d = Duration(v)
 	return nil
@@ -264,7 +264,7 @@ func (c *Config) validate() error {
 	six := map[bool]bool{}
 	for _, a := range c.Addresses {
 		if !a.IsValid() || a.IsUnspecified() || a.IsLoopback() || six[a.Is6()] {
-			errs = append(errs, fmt.Errorf("addresses has %s: want one of this host's for each family at most", a))
+			errs = append(errs, fmt.Errorf("addresses has %s: want at most one of this host's addresses for each family", a))
 		}
 		six[a.Is6()] = true
 	}
@@ -274,7 +274,7 @@ func (c *Config) validate() error {
 		}
 	}
 	if (c.CNI.File == "") != (c.CNI.List == nil) {
-		errs = append(errs, errors.New("cni has a file or a list alone: want both, or neither"))
+		errs = append(errs, errors.New("cni has only one of file and list: want both, or neither"))
 	}
 	if c.CNI.List != nil {
 		if err := CheckList(c.CNI.List); err != nil {
@@ -294,7 +294,7 @@ func (c *Config) validate() error {
 	if c.Network != nil {
 		errs = append(errs, c.Network.Validate())
 		if c.Network.Isolated {
-			errs = append(errs, errors.New(`network is isolated: the default network is not; "fairlead network create" makes others`))
+			errs = append(errs, errors.New(`network.isolated is true: the default network cannot be isolated; "fairlead network create" creates an isolated network`))
 		}
 	}
 	return errors.Join(errs...)
@@ -307,7 +307,7 @@ func CheckList(raw json.RawMessage) error {
 		Plugins []json.RawMessage `json:"plugins"`
 	}
 	if json.Unmarshal(raw, &list) != nil || list.Name == "" || len(list.Plugins) == 0 {
-		return fmt.Errorf("%.100s is no network configuration list: want an object with name and plugins", raw)
+		return fmt.Errorf("%.100s is not a network configuration list: want an object with name and plugins", raw)
 	}
 	return nil
 }

@@ -138,7 +138,7 @@ func TestInvalidConfig(t *testing.T) {
 		"grace: 0s":                              `agent.yaml:1:8: grace = 0s: want one like "5m"`,
 		"listen: 9479":                           `agent.yaml:1:9: listen = 9479: want text: "9479", in quotes`,
 		"addresses: [127.0.0.1]":                 "127.0.0.1",
-		"addresses: [192.0.2.1, 192.0.2.2]":      "one of this host's for each family",
+		"addresses: [192.0.2.1, 192.0.2.2]":      "at most one of this host's addresses for each family",
 		"flannel: {prefix: /coreos.com/network}": "without store.etcd.endpoints or store.kubernetes.kubeconfig",
 		"store: {kubernetes: {kubeconfig: in-cluster}, etcd: {endpoints: [\"http://a:1\"]}}": "are both set: want one store",
 		"network: {subnets: []}":                                                     "agent.yaml:1:20: network default: subnets is empty",
@@ -169,7 +169,7 @@ func TestInvalidConfig(t *testing.T) {
 		"policy: {enabled: true, directory: p}":                                      "want an absolute path",
 		"policy: {enabled: true, directory: /p}\nstore: {kubernetes: {kubeconfig: k}}": "policy.directory is set, and so is store.kubernetes.kubeconfig",
 		"podNetworks: {enabled: 1}":              "podNetworks.enabled = 1: want true or false",
-		"cni: {file: /etc/cni/net.d/x.conflist}": "cni has a file",
+		"cni: {file: /etc/cni/net.d/x.conflist}": "cni has only one of file and list",
 		"[":                                      "agent.yaml:1:1: a value is missing",
 		"a: b: c":                                `agent.yaml:1:1: there is a second ":" on one line`,
 		"node: a\n  grace: 5m":                   "agent.yaml:2:3: there is a second",
@@ -246,7 +246,7 @@ func TestNetConf(t *testing.T) {
 	for in, want := range map[string]string{
 		`{"Network": "10.244.0.0/16", "Backend": {"Type": "alivpc"}}`: `Backend.Type is "alivpc"`,
 		`{"Backend": {"Type": "vxlan"}}`:                              "Network: is missing",
-		`[`:                                                           "no configuration of flannel's",
+		`[`:                                                           "not a configuration of flannel",
 	} {
 		if _, err := ParseNetConf([]byte(in)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: the error is %v, want one with %q", in, err, want)

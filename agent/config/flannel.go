@@ -51,7 +51,7 @@ func readNetConf(path string) (*cluster.Network, error) {
 func ParseNetConf(raw []byte) (*cluster.Network, error) {
 	var c netConf
 	if err := json.Unmarshal(raw, &c); err != nil {
-		return nil, fmt.Errorf("is no configuration of flannel's: %w", err)
+		return nil, fmt.Errorf("is not a configuration of flannel: %w", err)
 	}
 	n := &cluster.Network{Name: cluster.DefaultNetwork, NAT: true, MTU: c.containersMTU()}
 	if c.EnableIPv4 == nil || *c.EnableIPv4 {
@@ -122,14 +122,14 @@ func flannelSubnet(all netip.Prefix, length, usual int, first, last netip.Addr) 
 		first = cluster.LastOf(netip.PrefixFrom(s.CIDR.Addr(), length)).Next()
 	}
 	if !s.CIDR.Contains(first) {
-		return s, fmt.Errorf("is %s, of which %s is no part, or the only one", all, first)
+		return s, fmt.Errorf("is %s, but its first subnet would be %s: correct SubnetMin, or use a larger network", all, first)
 	}
 	if first != s.CIDR.Addr() {
 		s.Exclude = append(s.Exclude, s.CIDR.Addr().String()+"-"+first.Prev().String())
 	}
 	if last.IsValid() {
 		if !s.CIDR.Contains(last) {
-			return s, fmt.Errorf("is %s, of which the last subnet, %s, is no part", all, last)
+			return s, fmt.Errorf("is %s, but its last subnet would be %s: correct SubnetMax", all, last)
 		}
 		if end := cluster.LastOf(netip.PrefixFrom(last, length)); end != cluster.LastOf(s.CIDR) {
 			s.Exclude = append(s.Exclude, end.Next().String()+"-"+cluster.LastOf(s.CIDR).String())

@@ -331,7 +331,7 @@ func (e *Enforcer) write(ctx context.Context, p *nftable.Programmer) error {
 	if !e.inForce {
 		e.o.Log.Info("network policy is in force", "endpoints", e.compiler.LocalEndpoints(), "sets", len(table.Sets), "chains", len(table.Chains))
 	} else if len(found) > 0 && !again { // after a failure, Apply finds its own changes, too
-		e.o.Log.Warn("the kernel's rules of network policy were not as they should be, and are repaired", "found", found)
+		e.o.Log.Warn("repairing rules of network policy that other software changed", "found", found)
 		e.metrics.repairs.Inc()
 	}
 	if e.rulesChanged {

@@ -68,7 +68,7 @@ func (m *Manager) follow(ctx context.Context) {
 			}
 		case apierrors.IsNotFound(err): // the files stay: an API server that starts may not have the type yet
 			if typeKnown {
-				m.o.Log.Warn("the Kubernetes API has no NetworkAttachmentDefinitions: create their type, see docs/networks-kubernetes.md")
+				m.o.Log.Warn("the Kubernetes API does not know NetworkAttachmentDefinitions: create their CustomResourceDefinition, see docs/networks-kubernetes.md")
 			}
 			typeKnown = false
 			select {

@@ -20,7 +20,7 @@ type Endpoint struct {
 	Network     string `json:"network"` // CNI name of the network
 	ContainerID string `json:"containerID"`
 	IfName      string `json:"ifName"`
-	// Namespace, Name and UID are the pod's; "": the container is no pod.
+	// Namespace, Name and UID are the pod's; "": the container is not a pod.
 	Namespace string            `json:"namespace,omitempty"`
 	Name      string            `json:"name,omitempty"`
 	UID       string            `json:"uid,omitempty"`

@@ -40,7 +40,7 @@ func (w *World) explain(p Packet, d direction) (allowed bool, why string, err er
 	e := w.EndpointOf(a)
 	switch {
 	case e == nil:
-		return true, fmt.Sprintf("%s is no pod: policy does not apply", a), nil
+		return true, fmt.Sprintf("%s is not a pod: policy does not apply", a), nil
 	case w.onNode(e.Node, p.Src):
 		return true, "a node always reaches its pods", nil
 	case w.EndpointOf(p.Src) == w.EndpointOf(p.Dst):

@@ -81,7 +81,7 @@ func (k *Kernel) decide(p Packet, d direction) (x decided, local bool, err error
 	case k.isOwn(p):
 		return decided{allowed: true, why: "a node always reaches its pods"}, local, nil
 	case !local:
-		return decided{allowed: true, why: a.String() + " is no pod of this node"}, false, nil
+		return decided{allowed: true, why: a.String() + " is not a pod of this node"}, false, nil
 	}
 	x, err = decideAt(k.Table, p, int(d), a.String())
 	return x, true, err
@@ -100,7 +100,7 @@ func (k *Kernel) compare(w *World, p Packet, d direction, have decided, local bo
 	case e == nil && !local || here == "" && !local || e != nil && here != "" && e.Node != here && !local:
 		return "", nil
 	case e == nil:
-		return "the kernel has rules for " + p.end(d).String() + ", which is no pod", nil
+		return "the kernel has rules for " + p.end(d).String() + ", which is not a pod", nil
 	case w.at(e, p.end(d)) != w && !local:
 		return "", nil // the table of a peer decides
 	case here != "" && e.Node != here:

@@ -183,7 +183,7 @@ func TestExplainInNetwork(t *testing.T) {
 		{"red", "10.1.0.7", "10.1.0.1", denied},
 		{"red", "10.0.0.2", "10.1.0.1", "NetworkPolicy shop/db ingress[0]"},
 		{"blue", "10.0.0.9", "10.0.0.2", "no policy selects shop/web"},
-		{"green", "10.0.0.2", "10.0.0.9", "10.0.0.9 is no pod: policy does not apply"},
+		{"green", "10.0.0.2", "10.0.0.9", "10.0.0.9 is not a pod: policy does not apply"},
 	} {
 		in := w.InNetwork(tt.network, peers)
 		e, err := in.Explain(Packet{netip.MustParseAddr(tt.src), netip.MustParseAddr(tt.dst), "TCP", 80})

@@ -113,7 +113,7 @@ func (v *Evaluator) parseRule(r nftable.Rule) (out parsedRule, err error) {
 			return out, errors.New("vmap without a map, or with one of ranges")
 		}
 		if m.value == "!=" {
-			return out, errors.New("it has !=, which no rule of policy has")
+			return out, errors.New("it has the operator !=, which Fairlead does not use")
 		}
 		out.matches, words = append(out.matches, m), words[1:]
 	}

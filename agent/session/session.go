@@ -251,7 +251,7 @@ func (s *Session) watch(ctx context.Context, held *store.Held) {
 	case <-held.Lost:
 		s.end(held, fmt.Errorf("this agent's session expired because the store did not answer: %w", store.ErrUnavailable))
 	case <-gone:
-		s.end(held, fmt.Errorf("somebody deleted this agent's key %s in the store: %w", key, store.ErrUnavailable))
+		s.end(held, fmt.Errorf("another program deleted this agent's key %s in the store: %w", key, store.ErrUnavailable))
 	}
 	held.Release()
 }

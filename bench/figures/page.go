@@ -145,9 +145,9 @@ under that runtime, and "own runtime" means Fairlead's libcni in the same way. T
 program plus the same kernel work by plain calls in one process, without configuration, addresses or a record. Every
 program is a copy of the linker's output, as an installed one is.
 
-Times are medians of whole operations in milliseconds. p99 is the time that 99 of 100 rounds need at most. Ratios
-are from pairs that ran one after the other, with the 10th and 90th percentile in parentheses. CPU is that of the
-runtime's process and of everything that it started. Memory is the sum of the peaks of the processes of one ADD.
+Times are medians of whole operations in milliseconds. 99 of 100 rounds need at most the time p99. Ratios are from
+pairs that ran one after the other, with the 10th and 90th percentile in parentheses. CPU is the processor time of the
+runtime's process and of all processes that it started. Memory is the sum of the peaks of the processes of one ADD.
 /run is in memory, and /var/lib on a disk. Compare the ratios, not the absolute times.
 
 Machine: %s.

@@ -200,7 +200,7 @@ func (a *app) agentCommand() *cobra.Command {
 			}
 			log := l.logger(a.stderr)
 			for _, name := range config.Unknown(os.Environ()) {
-				log.Warn("the environment has a variable that looks like a setting of the agent; it is not used", "name", name, "see", "fairlead agent --help")
+				log.Warn("ignoring an environment variable that is not a setting of the agent", "name", name, "see", "fairlead agent --help")
 			}
 			if a.getenv("GOGC") == "" {
 				debug.SetGCPercent(agentGC)

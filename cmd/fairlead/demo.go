@@ -23,7 +23,7 @@ host. It connects them with each backend that the kernel supports. While a packe
 millisecond, it kills an agent and stops the store, and no packet may be lost. At the end it creates
 two isolated networks with the same addresses.
 
-Nothing outside these namespaces is touched. It needs root, ip, nft, ping, curl and etcd;
+It changes nothing outside these namespaces. It needs root, ip, nft, ping, curl and etcd;
 "make demo-cluster" installs them on Debian.`
 
 // demoFlags are the flags of the demos.

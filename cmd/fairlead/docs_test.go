@@ -131,7 +131,7 @@ func flagList(flags *pflag.FlagSet, skip []string) string {
 		if f.Shorthand != "" {
 			word = "`-" + f.Shorthand + "`, " + word
 		}
-		if d := f.DefValue; d != "" && d != "false" && d != "0" && d != "[]" {
+		if d := f.DefValue; d != "" && d != "false" && d != "0" && d != "0s" && d != "[]" {
 			usage = strings.TrimSuffix(usage, ".") + " (default " + strings.Trim(d, "[]") + ")."
 		}
 		b.WriteString(wrapped("- ", word+": "+usage) + "\n")

@@ -18,8 +18,8 @@ problem with its consequence and the command that fixes it. It changes nothing. 
 either, unless --probe is given: then it pings the gateways from inside the containers.
 
 CONTAINER is what list shows: an ID or its beginning, or the path or name of a namespace. Without
-it, the networks and the agent of the host are examined, too. docs/troubleshooting.md lists all
-findings. Exit code 4: something is wrong.`
+it, doctor also examines the host's networks and its agent. docs/troubleshooting.md lists all
+findings. Exit code 4: doctor found a problem.`
 
 func (a *app) doctorCommand() *cobra.Command {
 	var probe bool

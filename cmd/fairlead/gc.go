@@ -33,7 +33,7 @@ runtime never calls GC; contrib/systemd has a timer. It removes:
     has the address, and it was assigned more than ten minutes ago
   - an unreadable file in the cache of results that is older than ten minutes
 
-It never touches what is being added. Run it where all processes of the host are visible (not in
+It never removes an attachment that is being added. Run it where all processes of the host are visible (not in
 a container without hostPID). Exit code 1: something could not be removed; the rest was.`
 
 func (a *app) gcCommand() *cobra.Command {

@@ -16,14 +16,14 @@ ranges: kubeadm's, or the --cluster-cidr of kube-controller-manager, or the podC
 applies the objects of "fairlead kubernetes manifest", waits until all nodes are Ready, and then checks
 from inside every node that pods reach each other, the nodes, Services and the cluster's DNS.
 
-Nothing is changed before everything is verified: the version of Kubernetes, your permissions,
-the ranges, and that the cluster has no other pod network.
+Before the first change, it verifies the version of Kubernetes, your permissions, the ranges, and that
+the cluster has no other pod network.
 
 With --from flannel, it takes the network, the backend (vxlan or host-gw) and the list of pods from
 flannel, whose store is the Kubernetes API, and moves one node after the other from flanneld to the
-agent. Pods keep their network and lose no packet. --node limits it to some nodes; the same command
-goes on. It changes flannel's DaemonSet so that it has no pod on a node with the label
-fairlead.io/pod-network=fairlead. See docs/flannel.md.
+agent. Pods keep their network and lose no packet. --node limits it to the named nodes. After
+an interruption, type the same command again. Install changes flannel's DaemonSet so that it has no pod
+on a node with the label fairlead.io/pod-network=fairlead. See docs/flannel.md.
 
 A second install is an upgrade: it prints what changed. Give the same --set and --values again,
 because a value that is not given gets its default. The object Network/default stays as it is.

@@ -12,7 +12,7 @@ import (
 
 const planLong = `Plan prints, for each plugin of the network, the kernel objects that add would create, one
 a line, in the syntax of ip, bridge, nft and sysctl. It changes nothing: it reserves no address
-and writes no file. Attachments share the objects with a *, and del leaves them in place.
+and writes no file. Several attachments share an object with a *: del leaves it in place.
 NETWORK may be a file. A plugin that is not part of Fairlead is listed and skipped.
 
 An address of fairlead-ipam is the next one of the blocks on this host's disk. For an address that

@@ -13,10 +13,10 @@ import (
 	"github.com/fairlead/fairlead/podnet"
 )
 
-const podGCLong = `Gc tears down the pods whose network namespace is gone or whose setup was interrupted. Then every
-network of the configuration removes what no living container owns. With --keep, exactly the
-named containers are alive, and everything else on the networks is removed. Gc never touches a pod that
-is being set up.`
+const podGCLong = `Gc tears down the pods whose network namespace is gone or whose setup was interrupted. Then it
+runs GC of every configured network, which removes the attachments of containers that no longer exist.
+With --keep, it keeps exactly the named pods, and removes all other attachments of the networks. It never
+removes a pod that is being set up.`
 
 func (a *app) podGC(f *podFlags) *cobra.Command {
 	var keep []string

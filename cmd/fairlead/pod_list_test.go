@@ -26,7 +26,7 @@ func TestPodListWithDamagedNote(t *testing.T) {
 	write(t, dir, "pods/bad.json", "{")
 	write(t, dir, "pods/good.json", `{"id": "good", "netns": "/run/netns/good", "netnsID": "1:2", "parts": []}`)
 	code, stdout, stderr := call(env, "fairlead", "pod", "list")
-	if code != exitFailed || !strings.Contains(stdout, "\ngood ") || !strings.Contains(stderr, "the note of pod bad") {
+	if code != exitFailed || !strings.Contains(stdout, "\ngood ") || !strings.Contains(stderr, "the state of pod bad") {
 		t.Errorf("code %d, %s%s", code, stdout, stderr)
 	}
 }
@@ -40,7 +40,7 @@ func TestPodGCWithDamagedNote(t *testing.T) {
 	gone := write(t, dir, "pods/gone.json", `{"id": "gone", "netns": "/nowhere", "netnsID": "1:2", "parts": []}`)
 	for _, flags := range [][]string{{"--dry-run"}, nil} {
 		code, stdout, stderr := call(env, append([]string{"fairlead", "pod", "gc"}, flags...)...)
-		if code != exitFailed || !strings.Contains(stderr, "the note of pod bad") || (flags != nil) != strings.Contains(stdout, "would tear down gone") || strings.Contains(stdout, "bad") {
+		if code != exitFailed || !strings.Contains(stderr, "the state of pod bad") || (flags != nil) != strings.Contains(stdout, "would tear down gone") || strings.Contains(stdout, "bad") {
 			t.Errorf("%q: code %d, %s%s", flags, code, stdout, stderr)
 		}
 	}

@@ -39,7 +39,7 @@ func (f *policyFlags) add(c *cobra.Command) {
 
 // addNetwork adds the flag of commands about an isolated network.
 func (f *policyFlags) addNetwork(c *cobra.Command) {
-	c.Flags().StringVar(&f.network, "network", "", "An isolated network, `NAME`, instead of the networks of the host.")
+	c.Flags().StringVar(&f.network, "network", "", "Isolated network `NAME`, instead of the networks of the host.")
 }
 
 // peers returns the peers of each isolated network, as the agents' store has them. Files have none.

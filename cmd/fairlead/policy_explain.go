@@ -97,7 +97,7 @@ func explainError(out []explained, kernelOnly bool) error {
 	case differs:
 		return errors.New("the rules in this node's kernel differ from the policies\nThe agent may need another moment. If not, see its log")
 	case kernelOnly && !local:
-		return errors.New("neither end is a pod of this node: its rules decide nothing about the connection")
+		return errors.New("neither SOURCE nor DESTINATION is a pod of this node, so its rules do not decide\nRun the command on the node of one of them")
 	case dropped:
 		return silentError{exitWrong}
 	}

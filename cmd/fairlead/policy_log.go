@@ -31,9 +31,9 @@ func (a *app) policyLog(agent *agentFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use: "log", Short: "show the packets that policies drop on this node, as they are dropped",
 		Long: "Log shows the packets that policies drop on this node, with the pods and the policy, until Ctrl-C.\n" +
-			fmt.Sprintf("The kernel reports at most %d packets a second for each policy; a line tells how many more there\n", policy.LogRate) +
-			"were. Only one \"policy log\" can run on a node. It needs root. The names of pods come from the\n" +
-			"cluster or from files. Without both, there are only addresses.",
+			fmt.Sprintf("The kernel reports at most %d packets a second for each policy, and log prints the number of\n", policy.LogRate) +
+			"packets that it did not report. Only one \"policy log\" can run on a node. It needs root. The names of pods come from the\n" +
+			"cluster or from files. Without both, log shows addresses.",
 		Example: "  fairlead policy log\n  fairlead policy log --pod shop/db --for 1m -o json\n" +
 			"  kubectl exec -n fairlead-system ds/fairlead -- fairlead policy log --count 10",
 		Args: want(0, 0),
@@ -41,7 +41,7 @@ func (a *app) policyLog(agent *agentFlags) *cobra.Command {
 	f.add(c)
 	f.addNetwork(c)
 	c.Flags().StringVar(&f.pod, "pod", "", "Show only packets from or to this pod, `NAMESPACE/NAME`.")
-	c.Flags().StringVar(&f.policy, "policy", "", "Show only what this policy drops: `NAME` of a ClusterNetworkPolicy, or NAMESPACE/NAME of a NetworkPolicy.")
+	c.Flags().StringVar(&f.policy, "policy", "", "Show only packets that this policy drops: `NAME` of a ClusterNetworkPolicy, or NAMESPACE/NAME of a NetworkPolicy.")
 	c.Flags().IntVar(&f.count, "count", 0, "End after `NUMBER` packets (default: no limit).")
 	c.Flags().DurationVar(&f.limit, "for", 0, "End after `DURATION`, such as 30s or 5m (default: no limit).")
 	c.RunE = func(c *cobra.Command, _ []string) error { return a.logPolicy(c.Context(), f) }
@@ -107,7 +107,7 @@ func (a *app) names(ctx context.Context, f *policyLogFlags) (func(netip.Addr) (p
 		if f.pod != "" {
 			return nil, fmt.Errorf("--pod needs the names of pods: %w", err)
 		}
-		fmt.Fprintln(a.stderr, "only addresses: there is no kubeconfig, and no -f")
+		fmt.Fprintln(a.stderr, "showing addresses only: there is no kubeconfig, and no -f")
 		return func(netip.Addr) (pod, node string) { return "", "" }, nil
 	}
 	if err != nil {
@@ -146,7 +146,7 @@ func (a *app) localNames(ctx context.Context, f *policyFlags, conf *config.Confi
 func (a *app) waitForNames(ctx context.Context, n *enforce.Names, source string) {
 	for end := time.Now().Add(clusterTimeout); !n.Synced(); {
 		if time.Now().After(end) {
-			fmt.Fprintf(a.stderr, "only addresses, until %s answers\n", source)
+			fmt.Fprintf(a.stderr, "showing addresses only, until %s answers\n", source)
 			return
 		}
 		select {

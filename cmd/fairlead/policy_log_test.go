@@ -104,7 +104,7 @@ func TestPolicyLog(t *testing.T) {
 		t.Errorf("until Ctrl-C: exit code %d, %q, want %q\n%s", code, lines, want, errs)
 	}
 	code, lines, errs = h.log(t, packets[1:2], false, "--count", "2")
-	if text := strings.Join(lines, "\n"); code != 0 || strings.Count(text, " -> [fd00::2]:53 UDP") != 2 || strings.Contains(text, "shop/web") || !strings.Contains(errs, "only addresses: there is no kubeconfig") {
+	if text := strings.Join(lines, "\n"); code != 0 || strings.Count(text, " -> [fd00::2]:53 UDP") != 2 || strings.Contains(text, "shop/web") || !strings.Contains(errs, "showing addresses only: there is no kubeconfig") {
 		t.Errorf("two packets without names: exit code %d, %q\n%s", code, lines, errs)
 	}
 	if code, _, errs = h.log(t, nil, false, "--for", "10ms"); code != 0 {

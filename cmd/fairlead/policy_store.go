@@ -23,7 +23,7 @@ func (a *app) withPolicyStore(f *agentFlags, use storeUse, c *cobra.Command, do 
 		case err != nil:
 			return err
 		case conf.Store.Kubernetes.Kubeconfig != "":
-			return errors.New("the store is the Kubernetes API: its policies are changed with kubectl")
+			return errors.New("the store is the Kubernetes API: change its policies with kubectl")
 		case conf.Policy.Directory != "":
 			return fmt.Errorf("the policies of this host are the files in %s: change them there", conf.Policy.Directory)
 		}
@@ -37,9 +37,9 @@ func (a *app) policyApply(f *agentFlags) *cobra.Command {
 	dry := false
 	c := &cobra.Command{
 		Use: "apply -f FILE", Short: "create or change policies in the agents' store", DisableFlagsInUseLine: true,
-		Long: "Apply writes policies, and namespaces with labels, to the store of the agents: for clusters without\n" +
-			"Kubernetes. The file has them in the short form of docs/policy-files.md, or as objects of Kubernetes.\n" +
-			"The agents enforce them on all hosts. Nothing is written if a file is invalid.",
+		Long: "Apply writes policies, and namespaces with labels, to the agents' store: for clusters without\n" +
+			"Kubernetes. The file has them in the short form of docs/policy-files.md, or as Kubernetes objects.\n" +
+			"The agents enforce them on all hosts. If a file is invalid, apply writes nothing.",
 		Example: "  fairlead policy apply -f db.yaml --dry-run\n  fairlead policy apply -f db.yaml",
 		Args:    want(0, 0),
 	}
@@ -129,7 +129,7 @@ func (a *app) policyDelete(f *agentFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use: "delete NAME...", Short: "delete policies from the agents' store",
 		Long: "Delete deletes policies or namespaces from the store of the agents. NAME is one that \"fairlead policy\n" +
-			"list\" prints. What the policy closed is open then.",
+			"list\" prints. The connections that only this policy forbids are then allowed.",
 		Example: "  fairlead policy delete networkpolicy/default/db", Args: want(1, -1), ValidArgsFunction: a.completePolicies(f),
 	}
 	dryRunFlag(c, &dry)

@@ -49,7 +49,7 @@ func TestStoredPolicies(t *testing.T) {
 	want(0, "networkpolicy/shop/broken is invalid: ", "list")
 	want(4, "dropped", append(at, "explain", "10.0.0.9", "shop/db@n2", "80")...)
 	want(0, "allowed", append(at, "explain", "10.0.0.9", "10.250.0.8", "80")...)
-	want(4, "10.0.0.9 -> 10.250.0.8, network blue: dropped\n  egress of the source:       10.0.0.9 is no pod: policy does not apply\n  ingress of the destination: no NetworkPolicy allows it: NetworkPolicy shop/db\n",
+	want(4, "10.0.0.9 -> 10.250.0.8, network blue: dropped\n  egress of the source:       10.0.0.9 is not a pod: policy does not apply\n  ingress of the destination: no NetworkPolicy allows it: NetworkPolicy shop/db\n",
 		append(at, "explain", "--network", "blue", "10.0.0.9", "shop/db@n2", "80")...)
 	want(0, `"network": "blue"`, append(at, "explain", "--network", "blue", "10.0.0.9", "shop/db@n2", "5432", "-o", "json")...)
 	want(1, "there is no pod shop/db@n2 with an address of its own", append(at, "explain", "--network", "red", "10.0.0.9", "shop/db@n2", "80")...)
@@ -57,7 +57,7 @@ func TestStoredPolicies(t *testing.T) {
 	want(1, "there is no policy db\nList them: fairlead policy list\n", "delete", "db")
 	want(0, "would delete networkpolicy/shop/db\n", "delete", "--dry-run", "networkpolicy/shop/db")
 	want(0, "deleted networkpolicy/shop/db\ndeleted networkpolicy/shop/broken\n", "delete", "networkpolicy/shop/db", "networkpolicy/shop/broken")
-	want(1, "its policies are changed with kubectl", "--store-kubernetes-kubeconfig", "/x", "list")
+	want(1, "change its policies with kubectl", "--store-kubernetes-kubeconfig", "/x", "list")
 }
 
 const netpol = `{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: db, namespace: shop}, spec: {podSelector: {matchLabels: {app: db}}, ingress: [{ports: [{port: 5432}]}]}}

@@ -58,7 +58,7 @@ func TestPolicy(t *testing.T) {
 	want(0, "10.0.0.1 -> 10.0.0.2: allowed\n  egress of the source:       no policy selects shop/web\n  ingress of the destination: NetworkPolicy shop/db ingress[0]\n", "explain", "shop/web", "shop/db", "5432", "-f", file)
 	want(0, "fd00::1 -> fd00::2: allowed", "explain", "shop/web", "shop/db", "5432/tcp", "-f", file)
 	want(4, "ingress of the destination: no NetworkPolicy allows it: NetworkPolicy shop/db\n", "explain", "shop/web", "shop/db", "5432/udp", "-f", file)
-	want(4, "198.51.100.1 is no pod: policy does not apply", "explain", "198.51.100.1", "shop/db", "5432", "-f", file)
+	want(4, "198.51.100.1 is not a pod: policy does not apply", "explain", "198.51.100.1", "shop/db", "5432", "-f", file)
 	want(0, "a node always reaches its pods", "explain", "192.0.2.1", "shop/db", "1", "-f", file)
 	want(0, "a pod always reaches itself", "explain", "shop/db", "shop/db", "1", "-f", file)
 	want(4, `"allowed": false`, "explain", "shop/web", "shop/db", "5432", "-f", bad, "-o", "json")

@@ -141,7 +141,7 @@ func TestWrongValues(t *testing.T) {
 		"podNetworks.kubelet=":                   "podNetworks.kubelet",
 		"cni.file=../x.conflist":                 "cni.file",
 		"cni.file=x.conf":                        "cni.file",
-		"cni.list=5":                             "cni.list: 5 is no network configuration list",
+		"cni.list=5":                             "cni.list: 5 is not a network configuration list",
 		"cni.list={name: a, plugins: []}":        "cni.list",
 		"nodeSelector=5":                         "nodeSelector is 5",
 		"nodeSelector={a: [b]}":                  "nodeSelector",

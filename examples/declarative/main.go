@@ -1,6 +1,5 @@
-// Declarative is a chained plugin written on plugin: it says what should exist
-// for a container that routes for subnets behind it, and gets ADD with undo,
-// CHECK, DEL and GC from that.
+// Declarative is an example of a chained plugin with package plugin. It declares the objects that should exist for a
+// container that routes packets to subnets behind it. Package plugin implements ADD with undo, CHECK, DEL and GC.
 //
 //	{"type": "declarative", "behind": ["10.9.0.0/24"]}
 package main
@@ -23,13 +22,13 @@ func main() {
 	skel.PluginMain(p.Skel(plugin.Env{}))
 }
 
-// router is the configuration: what all plugins have, and one key.
+// router is the configuration: the keys of every plugin, and the subnets behind the container.
 type router struct {
 	plugin.Conf
 	Behind []netip.Prefix `json:"behind"`
 }
 
-// Validate refuses, with the place, what cannot work, before anything changes.
+// Validate rejects an invalid configuration before anything changes. The error names the key.
 func (c *router) Validate(*plugin.Attachment) error {
 	if len(c.Behind) == 0 {
 		return cni.Invalid(c.Raw, "behind", "want at least one subnet")
@@ -42,8 +41,8 @@ func (c *router) Validate(*plugin.Attachment) error {
 	return nil
 }
 
-// Addressed states what should exist: in the container forwarding, on the host
-// a route to each subnet by the container's address.
+// Addressed returns the objects that should exist: forwarding in the container, and on the host a route to each subnet
+// through the container's address.
 func (c *router) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
 	list := kernel.Objects{
 		&kernel.Sysctl{In: kernel.Container, Key: "net/ipv4/ip_forward", Value: "1"},

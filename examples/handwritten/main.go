@@ -1,5 +1,5 @@
-// Handwritten is a chained plugin written on skel alone. For every attachment
-// it keeps a file with the container's addresses, as for a name service:
+// Handwritten is an example of a chained plugin with package skel alone. For every attachment, it writes the container's
+// addresses to a file, for example for a name service:
 //
 //	{"type": "handwritten", "dir": "/run/names"}
 package main
@@ -44,7 +44,7 @@ func (c conf) file(containerID, ifName string) string {
 	return filepath.Join(c.Dir, c.Name+"@"+containerID+"@"+ifName)
 }
 
-// wanted is the attachment's file, its content, and the result to pass on.
+// wanted returns the attachment's file, the content that it should have, and the result to pass on.
 func wanted(args *skel.CmdArgs) (file string, lines []byte, prev *cni.Result, err error) {
 	c, err := load(args)
 	if err != nil {

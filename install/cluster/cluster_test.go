@@ -443,7 +443,7 @@ func testUninstall(t *testing.T, k *kubelets, c *cluster.Client) {
 	if len(dry.Removed) != 11 || len(out.Removed) != 10 || len(dry.Nodes) != 3 {
 		t.Errorf("dry: %+v\n%+v", dry, out)
 	}
-	if len(out.Nodes) != 3 || len(out.Nodes[0].Attachments) != 1 || !slices.Contains(out.Kept, "ClusterRole fairlead: it lacks the label app.kubernetes.io/name=fairlead, so it belongs to somebody else") ||
+	if len(out.Nodes) != 3 || len(out.Nodes[0].Attachments) != 1 || !slices.Contains(out.Kept, "ClusterRole fairlead: it lacks the label app.kubernetes.io/name=fairlead, so Fairlead did not create it") ||
 		!slices.Contains(out.Kept, "Namespace fairlead-system: it goes with --purge") {
 		t.Errorf("%+v", out)
 	}

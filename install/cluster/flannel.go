@@ -176,7 +176,7 @@ func sameAddresses(n *corev1.Node, of []netip.Prefix) error {
 			return err == nil && a.Type == corev1.NodeInternalIP && ip == p.Addr()
 		}
 		if !slices.ContainsFunc(n.Status.Addresses, is) {
-			return fmt.Errorf("node %s: flannel uses the address %s, which is no InternalIP of the Node\nFairlead uses the InternalIP: set --node-ip of the kubelet, or flannel's --iface and public-ip-overwrite, to the same address first", n.Name, p.Addr())
+			return fmt.Errorf("node %s: flannel uses the address %s, which is not an InternalIP of the Node\nFairlead uses the InternalIP: set --node-ip of the kubelet, or flannel's --iface and public-ip-overwrite, to the same address first", n.Name, p.Addr())
 		}
 	}
 	return nil

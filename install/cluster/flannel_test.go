@@ -83,9 +83,9 @@ func testFlannelRefused(t *testing.T, k *kubelets, c *cluster.Client) {
 	startFlannel(t, k)
 	ip := addressOf("n2")
 	for want, do := range map[string]func(){
-		`node n2: the annotation flannel.alpha.coreos.com/backend-data is "{"`:                                            func() { k.annotate("n2", "vxlan", "{", ip) },
-		"node n2 uses flannel's backend udp, but the ConfigMap has vxlan":                                                 func() { k.annotate("n2", "udp", "null", ip) },
-		"node n2: flannel uses the address 203.0.113.9, which is no InternalIP of the Node\nFairlead uses the InternalIP": func() { k.annotate("n2", "vxlan", vtep, "203.0.113.9") },
+		`node n2: the annotation flannel.alpha.coreos.com/backend-data is "{"`:                                                func() { k.annotate("n2", "vxlan", "{", ip) },
+		"node n2 uses flannel's backend udp, but the ConfigMap has vxlan":                                                     func() { k.annotate("n2", "udp", "null", ip) },
+		"node n2: flannel uses the address 203.0.113.9, which is not an InternalIP of the Node\nFairlead uses the InternalIP": func() { k.annotate("n2", "vxlan", vtep, "203.0.113.9") },
 	} {
 		do()
 		refused(want)

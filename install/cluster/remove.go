@@ -80,7 +80,7 @@ func (c *Client) removeObject(ctx context.Context, o *Object, kept string, dry b
 		return false, kept, err
 	}
 	if want := o.GetLabels()[nameLabel]; have.GetLabels()[nameLabel] != want {
-		return false, fmt.Sprintf("it lacks the label %s=%s, so it belongs to somebody else", nameLabel, want), nil
+		return false, fmt.Sprintf("it lacks the label %s=%s, so Fairlead did not create it", nameLabel, want), nil
 	}
 	if dry {
 		return true, "", nil

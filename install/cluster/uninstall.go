@@ -202,7 +202,7 @@ func (c *Client) endAgents(ctx context.Context, set *appsv1.DaemonSet, o Uninsta
 		return nil
 	}
 	if set.Labels[nameLabel] != agentName {
-		return fmt.Errorf("the DaemonSet %s in the namespace %s lacks the label %s=%s, so it belongs to somebody else\nName the namespace of the agents with --namespace", set.Name, set.Namespace, nameLabel, agentName)
+		return fmt.Errorf("the DaemonSet %s in the namespace %s lacks the label %s=%s, so Fairlead did not create it\nName the namespace of the agents with --namespace", set.Name, set.Namespace, nameLabel, agentName)
 	}
 	o.Progress("the agents end")
 	limited, cancel := context.WithTimeout(ctx, o.Timeout)

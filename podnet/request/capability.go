@@ -114,6 +114,6 @@ func (n *Network) CapabilityArgs(network string, declared []string) (map[string]
 	if len(missing) == 0 {
 		return args, nil
 	}
-	return args, cni.Errorf(cni.CodeUnsupportedField, "network %s: the pod asks for %s: %w: write \"capabilities\": {%s: true} into that plugin of its list which can do it",
+	return args, cni.Errorf(cni.CodeUnsupportedField, "network %s: the pod asks for %s: %w: add \"capabilities\": {%s: true} to the plugin of its list that supports it",
 		network, strings.Join(missing, ", "), ErrUnsupported, missing[0])
 }

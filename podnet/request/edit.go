@@ -137,11 +137,11 @@ func CheckRoutes(network string, gateways []netip.Addr, res *cni.Result) error {
 	}
 	for _, gw := range gateways {
 		if !slices.Contains(have, gw) {
-			return fmt.Errorf("network %s cannot be the pod's default route by %s: its addresses come from an IPAM plugin that lists no routes (%s do): let its configuration set the route", network, gw, strings.Join(routed(), ", "))
+			return fmt.Errorf("network %s cannot be the pod's default route by %s: its IPAM plugin takes no routes from the configuration (%s do): set the default route in the configuration of the network", network, gw, strings.Join(routed(), ", "))
 		}
 	}
 	if gateways == nil && len(have) > 0 {
-		return fmt.Errorf("network %s has a default route by %s of its own, and the pod asks for another network's: take the route out of the configuration", network, have[0])
+		return fmt.Errorf("network %s has a default route by %s, but the pod requests the default route of another network: remove the route from the configuration", network, have[0])
 	}
 	return nil
 }

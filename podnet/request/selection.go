@@ -36,7 +36,7 @@ func ParseNetworks(text, namespace string) ([]Network, error) {
 	case text[0] == '[':
 		return parseSelections(text, namespace)
 	case text[0] == '{':
-		return nil, errors.New("want a list of objects, [{...}], or names parted by commas")
+		return nil, errors.New("want a list of objects, [{...}], or names separated by commas")
 	}
 	var out []Network
 	for part := range strings.SplitSeq(text, ",") {

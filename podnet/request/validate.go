@@ -45,7 +45,7 @@ func At(i int, err error) error {
 // validArg rejects arguments that would be ambiguous in CNI_ARGS.
 func validArg(kv [2]string) error {
 	if strings.ContainsAny(kv[0], "=;") || kv[0] == "" || strings.Contains(kv[1], ";") {
-		return cni.Errorf(cni.CodeInvalidEnvironment, "CNI_ARGS: %s=%s: a key has no '=' and ';', a value no ';'", kv[0], kv[1])
+		return cni.Errorf(cni.CodeInvalidEnvironment, "CNI_ARGS: %s=%s: a key must not contain '=' or ';', and a value must not contain ';'", kv[0], kv[1])
 	}
 	return nil
 }
@@ -101,7 +101,7 @@ func validIP(s string) error {
 func (n *Network) validGateways(has map[bool]bool) error {
 	for _, gw := range n.DefaultRoute {
 		if !gw.IsValid() || has[gw.Is4()] {
-			return errors.New("default route: want one gateway of a family at most, in all networks of the pod")
+			return errors.New("default route: want at most one gateway of each family in all networks of the pod")
 		}
 		if gw.Zone() != "" {
 			return fmt.Errorf("default route: gateway %s: want an address without a zone", gw)

@@ -72,7 +72,7 @@ func Remove(ctx context.Context, o Options) *Report {
 		return r // an agent runs: it would create everything again
 	}
 	if collected, err := o.Collect(ctx); err != nil {
-		r.fail(fmt.Errorf("remove what deleted pods left behind: %w", err))
+		r.fail(fmt.Errorf("remove the objects of deleted pods: %w", err))
 	} else {
 		r.Errors = append(r.Errors, collected.Errors...)
 	}

@@ -127,7 +127,7 @@ func (l *lease) forget(why string) {
 	if !l.finish() {
 		return
 	}
-	l.d.log("%s: maintenance ended: %s", l, why)
+	l.d.log("%s: dropped the lease: %s", l, why)
 	l.stop()
 	if err := l.removeFile(); err != nil {
 		l.d.log("%s: %v", l, err)

@@ -108,7 +108,7 @@ func (d *Daemon) resume() error {
 		return err
 	}
 	for _, err := range unread {
-		d.log("a stored lease is not maintained: %v", err)
+		d.log("cannot read a stored lease, and does not renew it: %v", err)
 	}
 	for _, v := range all {
 		l, err := d.load(v)
@@ -119,7 +119,7 @@ func (d *Daemon) resume() error {
 			if l != nil {
 				l.stop()
 			}
-			d.log("%s/%s/%s: the lease of an earlier daemon is dropped: %v", v.ContainerID, v.Network, v.IfName, err)
+			d.log("%s/%s/%s: dropped the lease of an earlier daemon: %v", v.ContainerID, v.Network, v.IfName, err)
 			if err := d.store.remove(v.owner()); err != nil {
 				return err
 			}

@@ -74,7 +74,7 @@ func (l *link) read() error {
 		}
 		mac, err := hwaddr.Parse(info.MAC)
 		if err != nil {
-			return fmt.Errorf("%s in %s cannot speak DHCP: %w", l.name, l.ns.Path(), err)
+			return fmt.Errorf("%s in %s cannot use DHCP: %w", l.name, l.ns.Path(), err)
 		}
 		l.index, l.mac, l.up = info.Index, mac, info.Up
 		return nil
