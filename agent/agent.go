@@ -355,6 +355,16 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
+// publishedKey returns the WireGuard key that the store has of this node, or "".
+func (a *Agent) publishedKey(self *cluster.Node) (key string) {
+	a.storeCache.read(func(s *cluster.Snapshot) {
+		if n := s.Nodes[self.Name]; n != nil && n.ID == self.ID {
+			key = n.WireGuard
+		}
+	})
+	return key
+}
+
 // keys sets the node's WireGuard keys if a network uses WireGuard. It returns when to check the key's rotation. Without
 // a valid key the node keeps its published ones: its link works until the host restarts.
 func (a *Agent) keys(self *cluster.Node, h *desired.Host) (again time.Duration) {
@@ -376,7 +386,8 @@ func (a *Agent) keys(self *cluster.Node, h *desired.Host) (again time.Duration) 
 	h.Socket = filepath.Join(a.o.Run, "wireguard.sock")
 	h.Program = append(slices.Clone(a.o.Program), wgd.Command)
 	var err error
-	self.WireGuard, self.Previous, err = backend.Keys{File: h.KeyFile}.Turn(time.Now(), time.Duration(conf.Rotate)*time.Hour)
+	files := backend.Keys{File: h.KeyFile, Published: func(public string) bool { return a.publishedKey(self) == public }}
+	self.WireGuard, self.Previous, err = files.Turn(time.Now(), time.Duration(conf.Rotate)*time.Hour)
 	if a.status.setKeyError(err) {
 		a.log.Warn("cannot use or rotate the WireGuard key", "error", err)
 	}
