@@ -1,6 +1,7 @@
 package docker_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/cni/invoke"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 	"github.com/fairlead/fairlead/kernel/netns"
@@ -346,6 +348,37 @@ func TestFailedEndpoint(t *testing.T) {
 	h.fails("NetworkDriver.CreateEndpoint", `{`+ids("n1", "e2")+`,"Interface":{"Address":"10.20.0.5/24"}}`, name+" already exists")
 	kerneltest.Run(t, "ip", "link", "show", name)
 	kerneltest.Run(t, "ip", "link", "del", name)
+	h.nothingLeft()
+}
+
+// unsteady is an Exec that fails: an ADD after its last change, and a DEL before its first one.
+type unsteady struct {
+	invoke.ListExec
+	failing bool
+}
+
+func (u *unsteady) ExecList(ctx context.Context, members []invoke.Member, args *invoke.Args) (out []byte, failed int, err error) {
+	if !u.failing || args.Command != "DEL" {
+		out, failed, err = u.ListExec.ExecList(ctx, members, args)
+	}
+	if u.failing && err == nil {
+		return nil, 0, errors.New("too many open files")
+	}
+	return out, failed, err
+}
+
+// TestFailedUndo checks that an endpoint can be removed later if neither its creation nor its removal succeeded.
+func TestFailedUndo(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	exec := &unsteady{ListExec: h.options.Exec.(invoke.ListExec), failing: true}
+	h.options.Exec = exec
+	h.start()
+	h.network("n1", "", pool4)
+	h.fails("NetworkDriver.CreateEndpoint", `{`+ids("n1", "e1")+`,"Interface":{"Address":"10.20.0.5/24"}}`, "too many open files")
+	h.record() // which the failed removal left
+	exec.failing = false
+	h.call("NetworkDriver.DeleteEndpoint", `{`+ids("n1", "e1")+`}`)
 	h.nothingLeft()
 }
 
