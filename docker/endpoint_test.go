@@ -283,6 +283,22 @@ func TestExistingBridge(t *testing.T) {
 	}
 }
 
+// TestSharedBridge removes a network while a container of another network is on its bridge, and then the other network.
+func TestSharedBridge(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.network("n1", `"bridge":"br7"`, pool4)
+	h.network("n2", `"bridge":"br7"`, `"IPv4Data":[{"Pool":"10.21.0.0/24","Gateway":"10.21.0.1/24"}]`)
+	h.call("NetworkDriver.CreateEndpoint", `{`+ids("n2", "e1")+`,"Interface":{"Address":"10.21.0.5/24"}}`)
+	h.call("NetworkDriver.DeleteNetwork", `{"NetworkID":"n1"}`)
+	kerneltest.Run(t, "ip", "link", "show", "br7")
+	h.call("NetworkDriver.DeleteNetwork", `{"NetworkID":"n2"}`)
+	h.nothingLeft()
+	if got := kerneltest.Run(t, "ip", "-br", "link"); strings.Contains(got, "br7") {
+		t.Errorf("left: %s", got)
+	}
+}
+
 // TestRemoveBridge checks which bridges are removed.
 func TestRemoveBridge(t *testing.T) {
 	t.Parallel()
