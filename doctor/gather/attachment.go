@@ -134,8 +134,16 @@ func (g *gatherer) ping(ctx context.Context, a *doctor.Attachment) {
 		return
 	}
 	defer ns.Close()
+	index := 0
+	if a.Inside != nil {
+		for _, l := range a.Inside.Links {
+			if l.Name == a.IfName {
+				index = l.Index
+			}
+		}
+	}
 	for _, gw := range a.Gateways {
-		err := packet.Ping(ctx, ns, gw, pingTimeout)
+		err := packet.Ping(ctx, ns, gw, index, pingTimeout)
 		if err != nil && !errors.Is(err, context.Canceled) {
 			a.Silent = append(a.Silent, gw)
 		}
