@@ -14,6 +14,8 @@ import (
 
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni/invoke"
+	"github.com/fairlead/fairlead/doctor"
+	"github.com/fairlead/fairlead/doctor/gather"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 	"github.com/fairlead/fairlead/kernel/netns"
@@ -118,6 +120,40 @@ func TestRepair(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	h.unchanged()
+}
+
+// TestDoctor checks that doctor looks at a container's interface under the name that dockerd gave it.
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	c := kerneltest.Netns(t)
+	h.network("n1", "", pool4)
+	h.call("NetworkDriver.CreateEndpoint", `{`+ids("n1", "e1")+`,"Interface":{"Address":"10.20.0.5/24"}}`)
+	h.join("n1", "e1", c, "10.20.0.5/24")
+	found := func() (names []string) {
+		t.Helper()
+		facts, unseen, err := gather.Facts(t.Context(), gather.Options{
+			Runtime: libcni.NewCNIConfigWithCacheDir(nil, h.options.LibDir, nil), StateDir: h.options.RunDir, LibDir: h.options.LibDir, ConfDir: t.TempDir(),
+			Include: func(*attach.Record) bool { return true },
+		})
+		must(t, err)
+		if len(unseen) > 0 || len(facts.Attachments) != 1 || len(facts.Attachments[0].Paths) != 1 {
+			t.Errorf("gathered %+v, not %q", facts.Attachments, unseen)
+		}
+		for _, f := range doctor.Examine(facts) {
+			if f.Container != "" {
+				names = append(names, f.Name+" "+f.IfName)
+			}
+		}
+		return names
+	}
+	if got := found(); len(got) > 0 {
+		t.Errorf("found %q", got)
+	}
+	kerneltest.In(t, c, "ip", "link", "set", "eth0", "address", "02:00:00:00:00:99")
+	if got := found(); !slices.Contains(got, "mac-changed eth0") {
+		t.Errorf("found %q, want mac-changed", got)
+	}
 }
 
 // TestRestartedBetweenCalls starts the driver again after each call.

@@ -19,12 +19,12 @@ import (
 // recorded fills in what the record says.
 func recorded(a *doctor.Attachment, r *attach.Record) {
 	for _, v := range kernel.Of[*kernel.Veth](a.Objects) {
-		if v.PeerSide == kernel.Container && v.PeerName == r.IfName {
+		if v.PeerSide == kernel.Container && v.PeerName == a.IfName {
 			a.HostEnd, a.Bridge = v.Name, v.Master
 		}
 	}
 	for _, addr := range kernel.Of[*kernel.Addr](a.Objects) {
-		if addr.In == kernel.Container && addr.Link == r.IfName {
+		if addr.In == kernel.Container && addr.Link == a.IfName {
 			a.Addrs = append(a.Addrs, addr.Prefix)
 		}
 	}
