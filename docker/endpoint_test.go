@@ -355,6 +355,16 @@ func TestRemoveBridge(t *testing.T) {
 	}
 }
 
+// ports returns the published ports of the only endpoint as text.
+func (h *host) ports() string {
+	var out []string
+	r := h.record()
+	for _, p := range r.Parts[r.Last("portmap")].Ports {
+		out = append(out, fmt.Sprintf("%d->%d/%s", p.HostPort, p.ContainerPort, p.Protocol))
+	}
+	return strings.Join(out, " ")
+}
+
 // TestPortsInUse publishes ports while programs of the host listen at some.
 func TestPortsInUse(t *testing.T) {
 	t.Parallel()
@@ -371,16 +381,16 @@ func TestPortsInUse(t *testing.T) {
 	h.call("NetworkDriver.CreateEndpoint", `{`+ids("n1", "e1")+`,"Interface":{"Address":"10.20.0.5/24"}}`)
 	h.call("NetworkDriver.ProgramExternalConnectivity", `{`+ids("n1", "e1")+`,"Options":{"com.docker.network.portmap":[
 		{"Proto":6,"Port":1,"HostPort":8080,"HostPortEnd":8090},{"Proto":6,"Port":2},{"Proto":17,"Port":3},{"Proto":6,"Port":4},{"Proto":132,"Port":5}]}}`)
-	var got []string
-	r := h.record()
-	for _, p := range r.Parts[r.Last("portmap")].Ports {
-		got = append(got, fmt.Sprintf("%d->%d/%s", p.HostPort, p.ContainerPort, p.Protocol))
-	}
-	if want := "8081->1/tcp 60998->2/tcp 60998->3/udp 60997->4/tcp 60999->5/sctp"; strings.Join(got, " ") != want {
+	if got, want := h.ports(), "8081->1/tcp 60998->2/tcp 60998->3/udp 60997->4/tcp 60999->5/sctp"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	h.fails("NetworkDriver.ProgramExternalConnectivity", `{`+ids("n1", "e1")+`,"Options":{"com.docker.network.portmap":[{"Proto":6,"Port":1,"HostPort":8080,"HostPortEnd":8081},{"Proto":6,"Port":1,"HostPort":8080,"HostPortEnd":8081}]}}`,
 		"no port from 8080 to 8081 of the host is free")
+	h.call("NetworkDriver.ProgramExternalConnectivity", `{`+ids("n1", "e1")+`,"Options":{"com.docker.network.portmap":[
+		{"Proto":6,"Port":1,"HostPort":9000,"HostPortEnd":9009},{"Proto":6,"Port":2,"HostPort":9000}]}}`)
+	if p := h.ports(); p != "9001->1/tcp 9000->2/tcp" {
+		t.Errorf("a port with a choice and one without: %s", p)
+	}
 	// That a port cannot be tried does not mean that it is in use.
 	h.fails("NetworkDriver.ProgramExternalConnectivity", `{`+ids("n1", "e1")+`,"Options":{"com.docker.network.portmap":[{"Proto":6,"Port":1,"HostPort":65535,"HostPortEnd":65537}]}}`,
 		"is port 65536 of the host free?")
