@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"path/filepath"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,7 +15,6 @@ import (
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/backend"
 	"github.com/fairlead/fairlead/agent/backend/bgp"
-	"github.com/fairlead/fairlead/agent/backend/wgd"
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/agent/desired"
@@ -353,42 +351,4 @@ func sooner(a, b time.Duration) time.Duration {
 		return b
 	}
 	return a
-}
-
-// keys sets the node's WireGuard keys if a network uses WireGuard. It returns when to check the key's rotation. Without
-// a valid key the node keeps its published ones: its link works until the host restarts.
-func (a *Agent) keys(self *cluster.Node, h *desired.Host) (again time.Duration) {
-	var conf *cluster.Backend
-	a.storeCache.read(func(s *cluster.Snapshot) {
-		for _, n := range desired.SharedNetworks(s) {
-			for _, b := range n.Backends {
-				if b.Type == cluster.WireGuard {
-					conf = &b
-				}
-			}
-		}
-	})
-	if conf == nil {
-		a.status.setKeyError(nil)
-		return 0
-	}
-	h.KeyFile = filepath.Join(a.o.Lib, "fairlead", "wireguard.key")
-	h.Socket = filepath.Join(a.o.Run, "wireguard.sock")
-	h.Program = append(slices.Clone(a.o.Program), wgd.Command)
-	var err error
-	self.WireGuard, self.Previous, err = backend.Keys{File: h.KeyFile}.Turn(time.Now(), time.Duration(conf.Rotate)*time.Hour)
-	if a.status.setKeyError(err) {
-		a.log.Warn("cannot use or rotate the WireGuard key", "error", err)
-	}
-	if self.WireGuard == "" {
-		a.storeCache.read(func(s *cluster.Snapshot) {
-			if n := s.Nodes[self.Name]; n != nil && n.ID == self.ID {
-				self.WireGuard, self.Previous = n.WireGuard, n.Previous
-			}
-		})
-	}
-	if conf.Rotate > 0 || self.Previous != "" {
-		again = backend.Grace / 2
-	}
-	return again
 }

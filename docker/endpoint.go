@@ -65,10 +65,23 @@ func (d *Driver) createEndpoint(ctx context.Context, q *endpointRequest) (any, e
 		return nil, errors.Join(err, d.endpoints.remove(e.ID))
 	}
 	res, err := d.cni.AddNetworkList(plugin.Staged(ctx), list, d.runtimeConf(e.owner(n), d.hostPath()))
-	if err != nil {
-		return nil, errors.Join(err, d.detach(ctx, e, n), d.endpoints.remove(e.ID))
+	var out any
+	if err == nil {
+		out, err = d.created(e, n, res)
 	}
-	return d.created(e, n, res)
+	if err != nil {
+		return nil, errors.Join(err, d.undo(ctx, e, n))
+	}
+	return out, nil
+}
+
+// undo removes an endpoint that could not be created. dockerd does not know it. If undo fails, the endpoint's file stays,
+// and the next comparison with Docker removes the endpoint.
+func (d *Driver) undo(ctx context.Context, e *endpoint, n *network) error {
+	if err := d.detach(ctx, e, n); err != nil {
+		return err
+	}
+	return d.endpoints.remove(e.ID)
 }
 
 // created returns what the driver chose. dockerd rejects a response with an attribute that it chose itself.

@@ -1,6 +1,7 @@
 package docker_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -12,6 +13,9 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/cni/invoke"
+	"github.com/fairlead/fairlead/doctor"
+	"github.com/fairlead/fairlead/doctor/gather"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 	"github.com/fairlead/fairlead/kernel/netns"
@@ -116,6 +120,40 @@ func TestRepair(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	h.unchanged()
+}
+
+// TestDoctor checks that doctor looks at a container's interface under the name that dockerd gave it.
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	c := kerneltest.Netns(t)
+	h.network("n1", "", pool4)
+	h.call("NetworkDriver.CreateEndpoint", `{`+ids("n1", "e1")+`,"Interface":{"Address":"10.20.0.5/24"}}`)
+	h.join("n1", "e1", c, "10.20.0.5/24")
+	found := func() (names []string) {
+		t.Helper()
+		facts, unseen, err := gather.Facts(t.Context(), gather.Options{
+			Runtime: libcni.NewCNIConfigWithCacheDir(nil, h.options.LibDir, nil), StateDir: h.options.RunDir, LibDir: h.options.LibDir, ConfDir: t.TempDir(),
+			Include: func(*attach.Record) bool { return true },
+		})
+		must(t, err)
+		if len(unseen) > 0 || len(facts.Attachments) != 1 || len(facts.Attachments[0].Paths) != 1 {
+			t.Errorf("gathered %+v, not %q", facts.Attachments, unseen)
+		}
+		for _, f := range doctor.Examine(facts) {
+			if f.Container != "" {
+				names = append(names, f.Name+" "+f.IfName)
+			}
+		}
+		return names
+	}
+	if got := found(); len(got) > 0 {
+		t.Errorf("found %q", got)
+	}
+	kerneltest.In(t, c, "ip", "link", "set", "eth0", "address", "02:00:00:00:00:99")
+	if got := found(); !slices.Contains(got, "mac-changed eth0") {
+		t.Errorf("found %q, want mac-changed", got)
+	}
 }
 
 // TestRestartedBetweenCalls starts the driver again after each call.
@@ -281,6 +319,22 @@ func TestExistingBridge(t *testing.T) {
 	}
 }
 
+// TestSharedBridge removes a network while a container of another network is on its bridge, and then the other network.
+func TestSharedBridge(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.network("n1", `"bridge":"br7"`, pool4)
+	h.network("n2", `"bridge":"br7"`, `"IPv4Data":[{"Pool":"10.21.0.0/24","Gateway":"10.21.0.1/24"}]`)
+	h.call("NetworkDriver.CreateEndpoint", `{`+ids("n2", "e1")+`,"Interface":{"Address":"10.21.0.5/24"}}`)
+	h.call("NetworkDriver.DeleteNetwork", `{"NetworkID":"n1"}`)
+	kerneltest.Run(t, "ip", "link", "show", "br7")
+	h.call("NetworkDriver.DeleteNetwork", `{"NetworkID":"n2"}`)
+	h.nothingLeft()
+	if got := kerneltest.Run(t, "ip", "-br", "link"); strings.Contains(got, "br7") {
+		t.Errorf("left: %s", got)
+	}
+}
+
 // TestRemoveBridge checks which bridges are removed.
 func TestRemoveBridge(t *testing.T) {
 	t.Parallel()
@@ -301,6 +355,16 @@ func TestRemoveBridge(t *testing.T) {
 	}
 }
 
+// ports returns the published ports of the only endpoint as text.
+func (h *host) ports() string {
+	var out []string
+	r := h.record()
+	for _, p := range r.Parts[r.Last("portmap")].Ports {
+		out = append(out, fmt.Sprintf("%d->%d/%s", p.HostPort, p.ContainerPort, p.Protocol))
+	}
+	return strings.Join(out, " ")
+}
+
 // TestPortsInUse publishes ports while programs of the host listen at some.
 func TestPortsInUse(t *testing.T) {
 	t.Parallel()
@@ -317,16 +381,16 @@ func TestPortsInUse(t *testing.T) {
 	h.call("NetworkDriver.CreateEndpoint", `{`+ids("n1", "e1")+`,"Interface":{"Address":"10.20.0.5/24"}}`)
 	h.call("NetworkDriver.ProgramExternalConnectivity", `{`+ids("n1", "e1")+`,"Options":{"com.docker.network.portmap":[
 		{"Proto":6,"Port":1,"HostPort":8080,"HostPortEnd":8090},{"Proto":6,"Port":2},{"Proto":17,"Port":3},{"Proto":6,"Port":4},{"Proto":132,"Port":5}]}}`)
-	var got []string
-	r := h.record()
-	for _, p := range r.Parts[r.Last("portmap")].Ports {
-		got = append(got, fmt.Sprintf("%d->%d/%s", p.HostPort, p.ContainerPort, p.Protocol))
-	}
-	if want := "8081->1/tcp 60998->2/tcp 60998->3/udp 60997->4/tcp 60999->5/sctp"; strings.Join(got, " ") != want {
+	if got, want := h.ports(), "8081->1/tcp 60998->2/tcp 60998->3/udp 60997->4/tcp 60999->5/sctp"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	h.fails("NetworkDriver.ProgramExternalConnectivity", `{`+ids("n1", "e1")+`,"Options":{"com.docker.network.portmap":[{"Proto":6,"Port":1,"HostPort":8080,"HostPortEnd":8081},{"Proto":6,"Port":1,"HostPort":8080,"HostPortEnd":8081}]}}`,
 		"no port from 8080 to 8081 of the host is free")
+	h.call("NetworkDriver.ProgramExternalConnectivity", `{`+ids("n1", "e1")+`,"Options":{"com.docker.network.portmap":[
+		{"Proto":6,"Port":1,"HostPort":9000,"HostPortEnd":9009},{"Proto":6,"Port":2,"HostPort":9000}]}}`)
+	if p := h.ports(); p != "9001->1/tcp 9000->2/tcp" {
+		t.Errorf("a port with a choice and one without: %s", p)
+	}
 	// That a port cannot be tried does not mean that it is in use.
 	h.fails("NetworkDriver.ProgramExternalConnectivity", `{`+ids("n1", "e1")+`,"Options":{"com.docker.network.portmap":[{"Proto":6,"Port":1,"HostPort":65535,"HostPortEnd":65537}]}}`,
 		"is port 65536 of the host free?")
@@ -346,6 +410,37 @@ func TestFailedEndpoint(t *testing.T) {
 	h.fails("NetworkDriver.CreateEndpoint", `{`+ids("n1", "e2")+`,"Interface":{"Address":"10.20.0.5/24"}}`, name+" already exists")
 	kerneltest.Run(t, "ip", "link", "show", name)
 	kerneltest.Run(t, "ip", "link", "del", name)
+	h.nothingLeft()
+}
+
+// unsteady is an Exec that fails: an ADD after its last change, and a DEL before its first one.
+type unsteady struct {
+	invoke.ListExec
+	failing bool
+}
+
+func (u *unsteady) ExecList(ctx context.Context, members []invoke.Member, args *invoke.Args) (out []byte, failed int, err error) {
+	if !u.failing || args.Command != "DEL" {
+		out, failed, err = u.ListExec.ExecList(ctx, members, args)
+	}
+	if u.failing && err == nil {
+		return nil, 0, errors.New("too many open files")
+	}
+	return out, failed, err
+}
+
+// TestFailedUndo checks that an endpoint can be removed later if neither its creation nor its removal succeeded.
+func TestFailedUndo(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	exec := &unsteady{ListExec: h.options.Exec.(invoke.ListExec), failing: true}
+	h.options.Exec = exec
+	h.start()
+	h.network("n1", "", pool4)
+	h.fails("NetworkDriver.CreateEndpoint", `{`+ids("n1", "e1")+`,"Interface":{"Address":"10.20.0.5/24"}}`, "too many open files")
+	h.record() // which the failed removal left
+	exec.failing = false
+	h.call("NetworkDriver.DeleteEndpoint", `{`+ids("n1", "e1")+`}`)
 	h.nothingLeft()
 }
 

@@ -194,11 +194,26 @@ func (d *Driver) deleteNetwork(ctx context.Context, q *networkRequest) (any, err
 		return none{}, nil
 	}
 	if err == nil && n.Bridge != "" {
-		if err := kernel.RemoveBridge(n.Bridge); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("remove bridge %s: %w", n.Bridge, err)
+		if err := d.leaveBridge(n); err != nil {
+			return nil, err
 		}
 	}
 	return none{}, d.networks.remove(q.NetworkID)
+}
+
+// leaveBridge removes the bridge that a network created. If another network uses the bridge, too, it becomes that one's.
+func (d *Driver) leaveBridge(n *network) error {
+	for _, id := range d.networks.ids() {
+		other, err := d.networks.read(id)
+		if err == nil && other.ID != n.ID && other.Type == typeBridge && other.Plugin["bridge"] == n.Bridge {
+			other.Bridge = n.Bridge
+			return d.networks.write(id, other)
+		}
+	}
+	if err := kernel.RemoveBridge(n.Bridge); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove bridge %s: %w", n.Bridge, err)
+	}
+	return nil
 }
 
 // networkOf returns the network of a request.

@@ -122,6 +122,7 @@ func (d *Driver) choose(record *attach.Record, bindings []portBinding) (out []at
 	if err != nil {
 		return nil, err
 	}
+	takeFixed(taken, bindings)
 	for _, b := range bindings {
 		p := attach.Port{HostIP: b.HostIP, ContainerPort: b.Port}
 		if p.Protocol, err = b.protocol(); err != nil {
@@ -146,6 +147,16 @@ func (d *Driver) choose(record *attach.Record, bindings []portBinding) (out []at
 		out = append(out, p)
 	}
 	return out, nil
+}
+
+// takeFixed takes the ports of the bindings that have no choice, so that the others leave them.
+func takeFixed(taken map[string]bool, bindings []portBinding) {
+	for _, b := range bindings {
+		if _, _, step := b.candidates(); step == 0 {
+			protocol, _ := b.protocol() // an unknown one is an error later
+			taken[portKey(attach.Port{Protocol: protocol, HostPort: b.HostPort})] = true
+		}
+	}
 }
 
 // listens reports whether a program listens at a port of the host, such as Docker's proxy for its own bridge.

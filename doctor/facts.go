@@ -25,7 +25,7 @@ type Facts struct {
 
 // Attachment contains the data that doctor gathered about one attachment.
 type Attachment struct {
-	Network, Container, IfName string
+	Network, Container, IfName string // the interface's name in the container
 	Netns                      string
 	State                      string // as "fairlead list" prints it
 	Objects                    kernel.Objects

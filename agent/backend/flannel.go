@@ -73,10 +73,11 @@ func TakeOver(list kernel.Objects) {
 	}
 }
 
-// Lease returns the node's lease in flannel's format, without its subnets.
+// Lease returns the node's lease in flannel's format, without its subnets. It has the WireGuard key that the device uses
+// now: flanneld knows one key of a node.
 func Lease(n *cluster.Network, self *cluster.Node) *cluster.FlannelLease {
 	conf := Configured(n)[len(Configured(n))-1]
-	l := &cluster.FlannelLease{PublicIP: self.Address(false), Type: conf.Type, PublicKey: self.WireGuard, FairleadNode: self.Name}
+	l := &cluster.FlannelLease{PublicIP: self.Address(false), Type: conf.Type, PublicKey: cmp.Or(self.Previous, self.WireGuard), FairleadNode: self.Name}
 	if n.Has(true) {
 		l.PublicIPv6 = self.Address(true)
 	}

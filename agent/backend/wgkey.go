@@ -18,12 +18,15 @@ import (
 //
 // A device has one key, and changing it ends its sessions. To lose no packets, a rotation has two steps. First the next
 // key is created and published as the node's key, with the current one as the previous key. The device keeps the
-// current key. Peers then know both keys and keep the addresses on the previous one. After Grace, the device gets the
-// next key. Its first packet to a peer starts a new session, and the peer moves the addresses to the new key
-// (kernel.WireGuard). The node then stops publishing the previous key, so that peers without a new session move the
-// addresses, too.
+// current key. Peers then know both keys and keep the addresses on the previous one. When the store has had the next
+// key for Grace, the device gets it. Its first packet to a peer starts a new session, and the peer moves the addresses
+// to the new key (kernel.WireGuard). The node then stops publishing the previous key, so that peers without a new
+// session move the addresses, too.
 type Keys struct {
 	File string
+	// Published reports whether the store has this public key of the node. While it has not, peers would reject the key.
+	// Nil: it always has.
+	Published func(public string) bool
 }
 
 // Grace is the time for which the next key is published before it is used.
@@ -54,7 +57,13 @@ func (k Keys) rotate(now time.Time, every time.Duration) error {
 		return err
 	}
 	began, err := k.born(k.next(), now)
+	known := err == nil
+	if known {
+		known, err = k.published()
+	}
 	switch {
+	case err == nil && !known:
+		return os.Chtimes(k.next(), now, now) // Grace begins when the store has the key
 	case err == nil && now.Sub(began) >= Grace:
 		if err := os.Rename(k.next(), k.File); err != nil {
 			return fmt.Errorf("rotate the WireGuard key: %w", err)
@@ -65,6 +74,12 @@ func (k Keys) rotate(now time.Time, every time.Duration) error {
 		return err
 	}
 	return nil
+}
+
+// published reports whether the store has the next key.
+func (k Keys) published() (bool, error) {
+	public, err := publicOf(k.next())
+	return err == nil && (k.Published == nil || k.Published(public)), err
 }
 
 // turning returns both keys of a rotation, or none.

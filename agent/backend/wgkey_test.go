@@ -58,6 +58,36 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// TestUnpublishedKey checks that a node keeps its key while the store is away: its peers do not know the next one.
+func TestUnpublishedKey(t *testing.T) {
+	t.Parallel()
+	file, stored := filepath.Join(t.TempDir(), "wireguard.key"), ""
+	k := backend.Keys{File: file, Published: func(public string) bool { return public == stored }}
+	now := time.Now()
+	turn := func(after time.Duration) (public, previous string) {
+		t.Helper()
+		public, previous, err := k.Turn(now.Add(after), time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return public, previous
+	}
+	first, _ := turn(0)
+	next, _ := turn(time.Hour + time.Second)
+	for _, after := range []time.Duration{2 * time.Hour, 3 * time.Hour} {
+		if public, previous := turn(after); public != next || previous != first {
+			t.Fatalf("the store is away: %q and %q, want %q and %q", public, previous, next, first)
+		}
+	}
+	stored = next
+	if _, previous := turn(3*time.Hour + time.Second); previous != first {
+		t.Error("the device has the next key as soon as the store has it")
+	}
+	if public, previous := turn(3*time.Hour + backend.Grace); public != next || previous != "" {
+		t.Errorf("after the grace: %q and %q, want %q alone", public, previous, next)
+	}
+}
+
 // TestKeyClock checks that setting the clock back by a year does not extend a key's life by that year.
 func TestKeyClock(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/fairlead/fairlead/attach"
@@ -19,12 +20,12 @@ import (
 // recorded fills in what the record says.
 func recorded(a *doctor.Attachment, r *attach.Record) {
 	for _, v := range kernel.Of[*kernel.Veth](a.Objects) {
-		if v.PeerSide == kernel.Container && v.PeerName == r.IfName {
+		if v.PeerSide == kernel.Container && v.PeerName == a.IfName {
 			a.HostEnd, a.Bridge = v.Name, v.Master
 		}
 	}
 	for _, addr := range kernel.Of[*kernel.Addr](a.Objects) {
-		if addr.In == kernel.Container && addr.Link == r.IfName {
+		if addr.In == kernel.Container && addr.Link == a.IfName {
 			a.Addrs = append(a.Addrs, addr.Prefix)
 		}
 	}
@@ -99,28 +100,37 @@ func (g *gatherer) paths(a *doctor.Attachment) {
 
 // held reads the owners of the container's addresses, if host-local assigned them.
 func (g *gatherer) held(a *doctor.Attachment, r *attach.Record) {
-	byHostLocal := false
-	for _, p := range r.Parts {
-		byHostLocal = byHostLocal || p.IPAM == "host-local"
+	if !slices.ContainsFunc(r.Parts, func(p attach.Part) bool { return p.IPAM == "host-local" }) {
+		return
 	}
+	expected := ipam.Owner{ContainerID: r.ContainerID, IfName: r.IfName}
+	found := make([]doctor.HeldAddr, len(a.Addrs))
 	for _, d := range g.addressDirs {
-		if !byHostLocal || d.Network != r.Network {
+		if d.Network != r.Network {
 			continue
 		}
 		all, err := ipam.Allocations(d.Path, d.Network)
-		g.miss("addresses of "+r.Network, err)
+		if err != nil {
+			g.miss("addresses of "+r.Network, err)
+			return
+		}
 		by := map[netip.Addr]ipam.Owner{}
 		for _, h := range all {
 			by[h.Addr] = h.Owner
 		}
-		for _, p := range a.Addrs {
+		for i, p := range a.Addrs {
 			owner, ok := by[p.Addr()]
-			a.Held = append(a.Held, doctor.HeldAddr{
-				File: filepath.Join(d.Path, d.Network, p.Addr().String()), Addr: p.Addr(),
-				Owner: owner, Expected: ipam.Owner{ContainerID: r.ContainerID, IfName: r.IfName}, Free: !ok,
-			})
+			h := doctor.HeldAddr{File: filepath.Join(d.Path, d.Network, p.Addr().String()), Addr: p.Addr(), Owner: owner, Expected: expected, Free: !ok}
+			// A network whose ipam.dataDir has changed has two directories.
+			if found[i].File == "" || found[i].Free || owner.ContainerID == expected.ContainerID {
+				found[i] = h
+			}
 		}
-		return // a network has one directory
+	}
+	for _, h := range found {
+		if h.File != "" {
+			a.Held = append(a.Held, h)
+		}
 	}
 }
 
@@ -134,8 +144,16 @@ func (g *gatherer) ping(ctx context.Context, a *doctor.Attachment) {
 		return
 	}
 	defer ns.Close()
+	index := 0
+	if a.Inside != nil {
+		for _, l := range a.Inside.Links {
+			if l.Name == a.IfName {
+				index = l.Index
+			}
+		}
+	}
 	for _, gw := range a.Gateways {
-		err := packet.Ping(ctx, ns, gw, pingTimeout)
+		err := packet.Ping(ctx, ns, gw, index, pingTimeout)
 		if err != nil && !errors.Is(err, context.Canceled) {
 			a.Silent = append(a.Silent, gw)
 		}

@@ -2,9 +2,12 @@ package gather
 
 import (
 	"bufio"
+	"errors"
+	"io"
 	"net/netip"
 	"os"
 	"strings"
+	"syscall"
 
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/doctor"
@@ -13,24 +16,51 @@ import (
 
 // nameserversOf reads the container's resolv.conf, if its path is known. Otherwise the name servers of the result stay.
 func nameserversOf(a *doctor.Attachment, r *attach.Record) {
-	file := ""
+	var file string
+	var list []netip.Addr
+	err := os.ErrNotExist
 	if name, ok := strings.CutPrefix(r.Netns, netnspath.Dir+"/"); ok {
 		file = "/etc/netns/" + name + "/resolv.conf"
+		list, err = readNameservers(file)
 	} else if pid, ok := strings.CutSuffix(r.Netns, "/ns/net"); ok && strings.HasPrefix(pid, "/proc/") {
 		file = pid + "/root/etc/resolv.conf"
+		list, err = readInContainer(pid+"/root", "etc/resolv.conf")
 	}
-	if list, err := readNameservers(file); err == nil {
+	if err == nil {
 		a.Nameservers, a.Resolv = list, file
 	}
 }
 
-func readNameservers(file string) (out []netip.Addr, err error) {
+func readNameservers(file string) ([]netip.Addr, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	lines := bufio.NewScanner(f)
+	return parseNameservers(f)
+}
+
+// readInContainer reads a file below a container's root directory. The container controls the file: it may be a FIFO, or
+// a symbolic link to a file of the host.
+func readInContainer(root, file string) ([]netip.Addr, error) {
+	dir, err := os.OpenRoot(root)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	f, err := dir.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		return nil, errors.Join(err, os.ErrInvalid)
+	}
+	return parseNameservers(f)
+}
+
+func parseNameservers(r io.Reader) (out []netip.Addr, err error) {
+	lines := bufio.NewScanner(r)
 	for lines.Scan() {
 		w := strings.Fields(lines.Text())
 		if len(w) < 2 || w[0] != "nameserver" {

@@ -2,6 +2,7 @@
 package gather
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -112,7 +113,7 @@ func (g *gatherer) sysctl(keys ...string) {
 
 // attachment collects what the record says and what exists.
 func (g *gatherer) attachment(ctx context.Context, r *attach.Record) *doctor.Attachment {
-	a := &doctor.Attachment{Network: r.Network, Container: r.ContainerID, IfName: r.IfName, Netns: r.Netns, State: r.State()}
+	a := &doctor.Attachment{Network: r.Network, Container: r.ContainerID, IfName: cmp.Or(r.Link, r.IfName), Netns: r.Netns, State: r.State()}
 	list, err := r.Objects()
 	g.miss("the record of "+r.ContainerID, err)
 	a.Objects = list

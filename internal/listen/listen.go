@@ -42,7 +42,7 @@ func inherited(getenv func(string) string) (int, error) {
 	return n, nil
 }
 
-// create creates the daemon's socket and replaces a stale one.
+// create creates the daemon's socket and replaces a stale one. It leaves a file that is not a socket.
 func create(path, what string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("create the socket's directory: %w", err)
@@ -51,7 +51,9 @@ func create(path, what string) (net.Listener, error) {
 		_ = c.Close()
 		return nil, fmt.Errorf("another %s answers at %s: stop it first", what, path)
 	}
-	_ = os.Remove(path)
+	if st, err := os.Lstat(path); err == nil && st.Mode().Type() == os.ModeSocket {
+		_ = os.Remove(path)
+	}
 	l, err := net.Listen("unix", path)
 	if err != nil {
 		return nil, err

@@ -21,15 +21,15 @@ const (
 )
 
 // Ping sends one echo request from a namespace and waits for the reply. It returns os.ErrDeadlineExceeded after the
-// given time.
-func Ping(ctx context.Context, ns *netns.Handle, to netip.Addr, wait time.Duration) error {
+// given time. index is that of the link to a link-local address; other addresses do not need it.
+func Ping(ctx context.Context, ns *netns.Handle, to netip.Addr, index int, wait time.Duration) error {
 	domain, proto, request, reply := unix.AF_INET, unix.IPPROTO_ICMP, byte(echoRequest4), byte(echoReply4)
 	var sa unix.Sockaddr = &unix.SockaddrInet4{Addr: [4]byte{}}
 	if to.Is4() {
 		sa = &unix.SockaddrInet4{Addr: to.As4()}
 	} else {
 		domain, proto, request, reply = unix.AF_INET6, unix.IPPROTO_ICMPV6, echoRequest6, echoReply6
-		sa = &unix.SockaddrInet6{Addr: to.As16()}
+		sa = &unix.SockaddrInet6{Addr: to.As16(), ZoneId: uint32(index)}
 	}
 	s, err := openSocket(ns, "ICMP socket", domain, unix.SOCK_RAW, proto, func(fd int) error { return unix.Connect(fd, sa) })
 	if err != nil {

@@ -22,17 +22,25 @@ func TestPing(t *testing.T) {
 	}
 	defer ns.Close()
 	for _, to := range []string{"127.0.0.1", "::1"} {
-		if err := packet.Ping(t.Context(), ns, netip.MustParseAddr(to), kerneltest.Slow(time.Second)); err != nil {
+		if err := packet.Ping(t.Context(), ns, netip.MustParseAddr(to), 0, kerneltest.Slow(time.Second)); err != nil {
 			t.Errorf("%s: %v", to, err)
 		}
 	}
 	kerneltest.Run(t, "sysctl", "-qw", "net.ipv4.icmp_echo_ignore_all=1")
-	if err := packet.Ping(t.Context(), ns, netip.MustParseAddr("127.0.0.1"), 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
+	if err := packet.Ping(t.Context(), ns, netip.MustParseAddr("127.0.0.1"), 0, 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("nobody answers: %v", err)
 	}
-	if err := packet.Ping(t.Context(), ns, netip.MustParseAddr("192.0.2.1"), time.Second); err == nil || !strings.Contains(err.Error(), "unreachable") {
+	if err := packet.Ping(t.Context(), ns, netip.MustParseAddr("192.0.2.1"), 0, time.Second); err == nil || !strings.Contains(err.Error(), "unreachable") {
 		t.Errorf("no route: %v", err)
 	}
+}
+
+// TestPingLinkLocal pings a link-local address, which is one of a link.
+func TestPingLinkLocal(t *testing.T) {
+	t.Parallel()
+	ns, near, _ := pair(t)
+	kerneltest.Run(t, "ip", "addr", "add", "fe80::77/64", "dev", "near", "nodad")
+	must(t, packet.Ping(t.Context(), ns, netip.MustParseAddr("fe80::77"), near, kerneltest.Slow(time.Second)))
 }
 
 // TestNamespaces checks that All returns each namespace in use once, and its addresses.

@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -162,8 +163,11 @@ func (t SocketDevice) ask(request string) (string, error) {
 		if err == unix.EINTR {
 			continue
 		}
-		if err != nil || n == 0 {
-			return fail(fmt.Errorf("the reply ends after %d bytes: %w", len(answer), errors.Join(err)))
+		if err == nil && n == 0 { // the process has ended
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return fail(fmt.Errorf("the reply ends after %d bytes: %w", len(answer), err))
 		}
 		answer = append(answer, chunk[:n]...)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -126,6 +127,32 @@ func TestWireGuardAnswers(t *testing.T) {
 		if _, err := parseDevice(bad); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: %v", bad, err)
 		}
+	}
+}
+
+// TestEndedDevice checks the error for a process that ends before it has replied.
+func TestEndedDevice(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "wg.sock")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Read(make([]byte, 100))
+			_, _ = c.Write([]byte("listen_port=7\n"))
+			_ = c.Close()
+		}
+	}()
+	_, err = SocketDevice{Path: path}.Get()
+	if err == nil || !strings.HasSuffix(err.Error(), "the reply ends after 14 bytes: unexpected EOF") {
+		t.Errorf("%v", err)
 	}
 }
 

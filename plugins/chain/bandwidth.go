@@ -68,6 +68,13 @@ func (c *bandwidth) Validate(*plugin.Attachment) error {
 			return cni.Invalid(c.Raw, at+d.name+"Burst", fmt.Sprintf("want at most %d bits: the kernel's bucket holds less than 4 GiB", uint64(maxBurst)))
 		}
 	}
+	for key, list := range map[string][]netip.Prefix{"shapedSubnets": c.ShapedSubnets, "unshapedSubnets": c.UnshapedSubnets} {
+		for i, p := range list {
+			if !p.IsValid() { // "" or null, which would match everything
+				return cni.Invalid(c.Raw, fmt.Sprintf("%s%s[%d]", at, key, i), "want a subnet, like 10.1.0.0/16 or fd00::/64")
+			}
+		}
+	}
 	if len(c.ShapedSubnets) > 0 && len(c.UnshapedSubnets) > 0 {
 		return cni.Invalid(c.Raw, at+"unshapedSubnets", "cannot be combined with shapedSubnets: set one of them")
 	}

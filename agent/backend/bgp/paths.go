@@ -81,7 +81,7 @@ func (s *Speaker) Learned() ([]backend.Learned, error) {
 	for _, six := range []bool{false, true} {
 		err := s.server.ListPath(apiutil.ListPathRequest{TableType: api.TableType_TABLE_TYPE_GLOBAL, Family: family(six)}, func(nlri bgppacket.NLRI, paths []*apiutil.Path) {
 			dst, err := netip.ParsePrefix(nlri.String())
-			if hops := best(paths); err == nil && len(hops) > 0 {
+			if hops := best(paths, six); err == nil && len(hops) > 0 {
 				found[dst] = backend.Learned{Dst: dst, Via: hops}
 			}
 		})
@@ -121,18 +121,24 @@ func (s *Speaker) complete() bool {
 }
 
 // best returns the next hops of the best path and of its equals. It returns none if this node originated the best path.
-func best(paths []*apiutil.Path) (hops []netip.Addr) {
+func best(paths []*apiutil.Path, six bool) (hops []netip.Addr) {
 	i := slices.IndexFunc(paths, func(p *apiutil.Path) bool { return p.Best })
 	if i < 0 || !learned(paths[i]) {
 		return nil
 	}
 	for _, p := range paths {
-		if hop := nextHop(p); hop.IsValid() && learned(p) && rank(p) == rank(paths[i]) && !slices.Contains(hops, hop) {
+		if hop := nextHop(p); usable(hop, six) && learned(p) && rank(p) == rank(paths[i]) && !slices.Contains(hops, hop) {
 			hops = append(hops, hop)
 		}
 	}
 	slices.SortFunc(hops, netip.Addr.Compare)
 	return hops
+}
+
+// usable reports whether a route of a family can have a next hop. The kernel rejects a whole route for one next hop that
+// it cannot have. The library accepts IPv6 next hops for IPv4 (RFC 8950), which this node does not support.
+func usable(hop netip.Addr, six bool) bool {
+	return hop.IsValid() && hop.Is6() == six && !hop.Is4In6() && !hop.IsUnspecified() && !hop.IsLoopback() && !hop.IsMulticast()
 }
 
 // learned reports whether a path came from a neighbour, not from this node.

@@ -136,6 +136,21 @@ func TestProcessAdvertisement(t *testing.T) {
 	}
 }
 
+// TestRepeatedOptions checks that an option which an advertisement has twice counts once. The kernel rejects an address
+// that the interface has.
+func TestRepeatedOptions(t *testing.T) {
+	t.Parallel()
+	p := testRouters()
+	a, err := parseAdvertisement(advert(30, prefixOption("fd00:7::", 0xc0, 60), prefixOption("fd00:7::", 0xc0, 60), prefixOption("fd00:7::", 0x40, 50)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.process(time.Second, a, netip.MustParseAddr("fe80::1"), &link{mac: net.HardwareAddr{2, 0, 0, 0, 0, 5}})
+	if got := p.valid(time.Second); len(got.IPs) != 1 || len(got.OnLink) != 1 {
+		t.Errorf("addresses %v, on-link prefixes %v", got.IPs, got.OnLink)
+	}
+}
+
 // prefixFor returns an advertisement of a prefix with a lifetime in seconds, by no default router.
 func prefixFor(seconds uint32) *advertisement {
 	return &advertisement{prefixes: []prefixInfo{{prefix: netip.MustParsePrefix("fd00:7::/64"), onLink: true, auto: true, valid: seconds}}}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"os"
 	"strings"
 	"testing"
@@ -69,6 +70,25 @@ func TestReboot(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, s, &saved{Boot: "another", Network: "n", ContainerID: strings.Repeat("c", 250), IfName: "eth0"})
+	s.close()
+	d := start(t, Options{Leases: dir})
+	defer d.Close()
+	if files, _ := os.ReadDir(dir); len(files) != 1 || len(d.States()) != 0 {
+		t.Errorf("left: %v", files)
+	}
+}
+
+// TestDamagedReply checks that the daemon starts although the reply in a stored lease is damaged.
+func TestDamagedReply(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s, err := openStore(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdin := `{"cniVersion": "1.1.0", "name": "net", "type": "bridge", "ipam": {"type": "dhcp", "dhcp4": false, "dhcp6": true, "request": [{"option": "domain-name-servers"}]}}`
+	write(t, s, &saved{Boot: s.boot, Network: "net", ContainerID: "one", IfName: "eth0", Stdin: []byte(stdin),
+		V6: &v6{Reply: []byte("damaged"), IP: netip.MustParseAddr("fd00::5"), Term: term{Renew: forever, Rebind: forever, Expire: forever}}})
 	s.close()
 	d := start(t, Options{Leases: dir})
 	defer d.Close()

@@ -101,7 +101,7 @@ func (p *routers) process(now time.Duration, a *advertisement, from netip.Addr, 
 	items := p.items(now, a, from, l)
 	if len(p.Items) == 0 {
 		for _, i := range items {
-			if i.Expire > now {
+			if i.Expire > now && !slices.ContainsFunc(p.Items, i.sameAs) { // an option may be there twice
 				p.Items = append(p.Items, i)
 			}
 		}

@@ -220,6 +220,9 @@ func (d *Daemon) load(v saved) (*lease, error) {
 				return l, errors.New("the stored lease is incomplete")
 			}
 			p.Reply, p.IP, p.Term = v.V6.Reply, v.V6.IP, v.V6.Term
+			if p.reply() == nil {
+				return l, errors.New("the stored lease is damaged")
+			}
 		case *routers:
 			if v.Routers == nil {
 				return l, errors.New("the stored lease is incomplete")
