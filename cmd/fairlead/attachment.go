@@ -101,7 +101,7 @@ func (s *session) advise(err error) error {
 		}
 	}
 	if os.Geteuid() != 0 {
-		return fmt.Errorf("%w\nThis needs root. Type: sudo -E fairlead ...", err)
+		return fmt.Errorf("%w\nThis needs root: run the same command with \"sudo -E\"", err)
 	}
 	return err
 }

@@ -85,7 +85,7 @@ func TestCollect(t *testing.T) {
 			if d := kerneltest.Diff(clean(before, lose), clean(s.left(), lose)); d != "" {
 				t.Errorf("left or taken:\n%s\nthe attachment was:\n%s", d, kerneltest.Diff(before, full))
 			}
-			if out := s.ok("gc", "--all"); out != "Nothing is left behind; 2 attachments exist.\n" {
+			if out := s.ok("gc", "--all"); out != "Nothing is left behind. Attachments that exist: 2.\n" {
 				t.Errorf("again:\n%s", out)
 			}
 		})
@@ -114,7 +114,7 @@ func TestCollectSwitchedBack(t *testing.T) {
 	if d := kerneltest.Diff(before, s.left()); d != "" {
 		t.Errorf("left or taken:\n%s", d)
 	}
-	if out := back.ok("gc", "--all"); out != "Nothing is left behind; 1 attachments exist.\n" {
+	if out := back.ok("gc", "--all"); out != "Nothing is left behind. Attachments that exist: 1.\n" {
 		t.Errorf("again:\n%s", out)
 	}
 }
@@ -245,7 +245,7 @@ func TestCollectAdding(t *testing.T) {
 	r.Parts = []attach.Part{{Plugin: "bridge"}}
 	must(t, dir.Create(r, place))
 	before = s.left()
-	if out := s.ok("gc", "--all"); !strings.HasPrefix(out, "Nothing is left behind; 2 attachments exist") || s.left() != before {
+	if out := s.ok("gc", "--all"); !strings.HasPrefix(out, "Nothing is left behind. Attachments that exist: 2.") || s.left() != before {
 		t.Errorf("an ADD with a record:\n%s%s", out, kerneltest.Diff(before, s.left()))
 	}
 	r.Unlock() // killed
@@ -316,7 +316,7 @@ sed 's/.*"prevResult": *//; s/}$//'
 	if raw, err := os.ReadFile(deleted); err != nil || !strings.Contains(string(raw), "10.9.0.2/24") {
 		t.Errorf("the plugin got: %s, %v", raw, err)
 	}
-	if out := s.ok("gc", "--all"); out != "Nothing is left behind; 1 attachments exist.\n" {
+	if out := s.ok("gc", "--all"); out != "Nothing is left behind. Attachments that exist: 1.\n" {
 		t.Errorf("again:\n%s", out)
 	}
 }
@@ -340,7 +340,7 @@ func TestCollectOVS(t *testing.T) {
 	if got := ports(); got != "" {
 		t.Errorf("ports after gc: %q", got)
 	}
-	if out := s.ok("gc", "--all"); out != "Nothing is left behind; 0 attachments exist.\n" {
+	if out := s.ok("gc", "--all"); out != "Nothing is left behind. Attachments that exist: 0.\n" {
 		t.Errorf("again:\n%s", out)
 	}
 }

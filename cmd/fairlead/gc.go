@@ -169,6 +169,6 @@ func (a *app) printCollected(r *gc.Report) {
 		fmt.Fprintln(a.stderr, "fairlead: gc: "+e)
 	}
 	if len(r.Attachments)+len(r.Leftovers)+len(r.Addresses)+len(r.Results) == 0 {
-		fmt.Fprintf(a.stdout, "Nothing is left behind; %d attachments exist.\n", r.Kept)
+		fmt.Fprintf(a.stdout, "Nothing is left behind. Attachments that exist: %d.\n", r.Kept)
 	}
 }
