@@ -49,7 +49,7 @@ type untilBlocks struct {
 func (u *untilBlocks) end() {
 	if u.away {
 		for _, f := range u.followers {
-			f.Back()
+			f.Reconnected()
 		}
 	}
 }
@@ -86,23 +86,23 @@ func (u *untilBlocks) Change(b source.Batch) {
 	u.pass(b.Entries, func(f source.Follower) { f.Change(b) })
 }
 
-// Away implements source.Follower.
-func (u *untilBlocks) Away(err error) {
-	u.pass(nil, func(f source.Follower) { f.Away(err); u.away = true })
+// Disconnected implements source.Follower.
+func (u *untilBlocks) Disconnected(err error) {
+	u.pass(nil, func(f source.Follower) { f.Disconnected(err); u.away = true })
 }
 
-// Back implements source.Follower.
-func (u *untilBlocks) Back() {
-	u.pass(nil, func(f source.Follower) { f.Back(); u.away = false })
+// Reconnected implements source.Follower.
+func (u *untilBlocks) Reconnected() {
+	u.pass(nil, func(f source.Follower) { f.Reconnected(); u.away = false })
 }
 
-// Rewound implements store.Rewinder.
-func (u *untilBlocks) Rewound() {
+// Restored implements store.RestoreFollower.
+func (u *untilBlocks) Restored() {
 	u.pass(nil, func(f source.Follower) {
-		if r, ok := f.(store.Rewinder); ok {
-			r.Rewound()
+		if r, ok := f.(store.RestoreFollower); ok {
+			r.Restored()
 		}
 	})
 }
 
-var _ store.Rewinder = (*untilBlocks)(nil)
+var _ store.RestoreFollower = (*untilBlocks)(nil)

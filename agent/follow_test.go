@@ -22,9 +22,9 @@ type received struct{ calls []string }
 
 func (r *received) Reset([]source.Entry, int64) { r.calls = append(r.calls, "reset") }
 func (r *received) Change(source.Batch)         { r.calls = append(r.calls, "change") }
-func (r *received) Away(error)                  { r.calls = append(r.calls, "away") }
-func (r *received) Back()                       { r.calls = append(r.calls, "back") }
-func (r *received) Rewound()                    { r.calls = append(r.calls, "rewound") }
+func (r *received) Disconnected(error)          { r.calls = append(r.calls, "disconnected") }
+func (r *received) Reconnected()                { r.calls = append(r.calls, "reconnected") }
+func (r *received) Restored()                   { r.calls = append(r.calls, "restored") }
 
 // TestUntilBlocks checks that an agent begins to follow blocks when the first network assigns them, and that no part of the
 // agent gets that network before the blocks.
@@ -39,17 +39,17 @@ func TestUntilBlocks(t *testing.T) {
 	}
 	found, got := 0, &received{}
 	u := &untilBlocks{followers: []source.Follower{got}, found: func() { found++ }}
-	u.Away(nil)
-	u.Back()
-	u.Rewound()
+	u.Disconnected(nil)
+	u.Reconnected()
+	u.Restored()
 	u.Reset([]source.Entry{network(cluster.AssignPodCIDR), {Key: "nodes/a", Document: &cluster.Node{}}, {Key: "networks/y", Deleted: true}}, 1)
 	u.Change(source.Batch{Entries: []source.Entry{network(cluster.AssignPodCIDR, cluster.AssignPodCIDR)}})
-	if want := []string{"away", "back", "rewound", "reset", "change"}; found != 0 || !slices.Equal(got.calls, want) {
+	if want := []string{"disconnected", "reconnected", "restored", "reset", "change"}; found != 0 || !slices.Equal(got.calls, want) {
 		t.Errorf("with podCIDRs only: found %d, passed on %v, want %v", found, got.calls, want)
 	}
 	u.Change(source.Batch{Entries: []source.Entry{network(cluster.AssignPodCIDR, "")}})
 	u.Change(source.Batch{Entries: []source.Entry{network(cluster.AssignCluster)}})
-	u.Away(nil)
+	u.Disconnected(nil)
 	if found != 1 || len(got.calls) != 5 {
 		t.Errorf("with blocks: found %d times, want 1; passed on %v", found, got.calls)
 	}
@@ -68,9 +68,9 @@ func TestUntilBlocks(t *testing.T) {
 	}
 	got.calls = nil
 	u = &untilBlocks{followers: []source.Follower{got}}
-	u.Away(nil)
+	u.Disconnected(nil)
 	u.end()
-	if want := []string{"away", "back"}; !slices.Equal(got.calls, want) {
+	if want := []string{"disconnected", "reconnected"}; !slices.Equal(got.calls, want) {
 		t.Errorf("an end while the store is away: passed on %v, want %v", got.calls, want)
 	}
 }

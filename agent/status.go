@@ -158,15 +158,15 @@ func (s *status) Reset([]source.Entry, int64) {
 // Change implements source.Follower.
 func (s *status) Change(source.Batch) {}
 
-// Away implements source.Follower.
-func (s *status) Away(err error) {
+// Disconnected implements source.Follower.
+func (s *status) Disconnected(err error) {
 	s.mu.Lock()
 	s.storeErr = err
 	s.mu.Unlock()
 }
 
-// Back implements source.Follower.
-func (s *status) Back() {
+// Reconnected implements source.Follower.
+func (s *status) Reconnected() {
 	s.mu.Lock()
 	s.storeErr = nil
 	s.mu.Unlock()

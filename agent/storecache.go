@@ -112,14 +112,14 @@ func affectsObjects(s *cluster.Snapshot, key string) bool {
 	return cluster.IsFollowed(key)
 }
 
-// Away implements source.Follower.
-func (v *storeCache) Away(err error) {
+// Disconnected implements source.Follower.
+func (v *storeCache) Disconnected(err error) {
 	v.log.Warn("the store cannot be reached; continuing with its last known state", "error", err)
 	v.kick()
 }
 
-// Back implements source.Follower.
-func (v *storeCache) Back() {
+// Reconnected implements source.Follower.
+func (v *storeCache) Reconnected() {
 	v.log.Info("the store can be reached again")
 	v.kick()
 }

@@ -57,8 +57,8 @@ type Object struct {
 	Shared bool   `json:"shared,omitempty"` // DEL leaves it in place
 }
 
-// Make plans an ADD.
-func Make(ctx context.Context, r Request) (*Plan, error) {
+// New plans an ADD.
+func New(ctx context.Context, r Request) (*Plan, error) {
 	p := &Plan{
 		Network: r.List.Name, CNIVersion: r.List.CNIVersion, Container: r.Runtime.ContainerID,
 		IfName: r.Runtime.IfName, Netns: r.Runtime.NetNS, Addresses: []string{},

@@ -36,12 +36,12 @@ func (e *CannotPlanError) Error() string { return e.Why.Error() }
 // Unwrap returns the reason.
 func (e *CannotPlanError) Unwrap() error { return e.Why }
 
-// reuseKey is the context key for MayReuse.
+// reuseKey is the context key for ReusesAddresses.
 type reuseKey struct{}
 
-// MayReuse reports whether an attachment gets the addresses that it already holds: it existed before, and its namespace
-// was deleted.
-func MayReuse(ctx context.Context) bool { return ctx.Value(reuseKey{}) != nil }
+// ReusesAddresses reports whether an attachment gets the addresses that it already holds: it existed before, and its
+// namespace was deleted.
+func ReusesAddresses(ctx context.Context) bool { return ctx.Value(reuseKey{}) != nil }
 
 // ipam is the plugin that a configuration delegates addresses to. It runs in this process if it resolves to this
 // program, otherwise as a child process.

@@ -67,7 +67,7 @@ func TestUnsupported(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	n.nothingLeft("web")
-	n.options.LeaveUnsupported = true
+	n.options.IgnoreUnsupported = true
 	n.again()
 	_, err = n.SetUpPod(t.Context(), p)
 	must(t, err)

@@ -52,11 +52,11 @@ type Options struct {
 	// NoLoopback leaves the pod's lo unchanged.
 	NoLoopback bool
 
-	// LeaveUnsupported makes a request that no plugin of the network declares a warning instead of an error.
-	LeaveUnsupported bool
-	// RemoveLeft removes an attachment of which neither the state nor a configuration exists. If it is nil, such an
+	// IgnoreUnsupported makes a request that no plugin of the network declares a warning instead of an error.
+	IgnoreUnsupported bool
+	// RemoveLeftover removes an attachment of which neither the state nor a configuration exists. If it is nil, such an
 	// attachment is an error.
-	RemoveLeft func(ctx context.Context, left Left) error
+	RemoveLeftover func(ctx context.Context, left Leftover) error
 
 	// Observers observe every step.
 	Observers []Observer
@@ -64,8 +64,8 @@ type Options struct {
 	Warn func(msg string, err error)
 }
 
-// Left is an attachment without a configuration.
-type Left struct {
+// Leftover is an attachment without a configuration.
+type Leftover struct {
 	ContainerID string
 	Network     string
 	IfName      string

@@ -68,7 +68,7 @@ func (m *Manager) planOne(ctx context.Context, p *Pod, n *Network, i int, chosen
 		return nil, request.At(i, err)
 	}
 	caps, err := n.CapabilityArgs(list.Name, capabilities(list))
-	if errors.Is(err, request.ErrUnsupported) && m.options.LeaveUnsupported {
+	if errors.Is(err, request.ErrUnsupported) && m.options.IgnoreUnsupported {
 		m.options.Warn("pod "+p.ID, err)
 		err = nil
 	}

@@ -17,13 +17,13 @@ type NodeStatus struct {
 	Default string `json:"defaultNetwork,omitempty"`
 	// Err is why pods cannot be set up. Either there is no network, or the plugins' STATUS returned a *cni.Error with
 	// its code (50 not available, 51 limited).
-	Err      error     `json:"-"`
-	Networks []InConf  `json:"networks"` // usable networks, the default first
-	Problems []Problem `json:"problems"` // in the configuration, whether or not pods can be set up
+	Err      error               `json:"-"`
+	Networks []ConfiguredNetwork `json:"networks"` // usable networks, the default first
+	Problems []Problem           `json:"problems"` // in the configuration, whether or not pods can be set up
 }
 
-// InConf is a network in the configuration.
-type InConf struct {
+// ConfiguredNetwork is a network in the configuration.
+type ConfiguredNetwork struct {
 	Name string `json:"name"`
 	File string `json:"file"`
 	// Kept reports that the file is currently unreadable and its last good content is in use.
@@ -53,9 +53,9 @@ func (m *Manager) Status(ctx context.Context) (s NodeStatus) {
 
 // Networks is Status without running plugins: Ready is false.
 func (m *Manager) Networks() NodeStatus {
-	s := NodeStatus{Networks: []InConf{}, Problems: []Problem{}} // so that JSON has no null
+	s := NodeStatus{Networks: []ConfiguredNetwork{}, Problems: []Problem{}} // so that JSON has no null
 	for _, f := range m.conf.networks() {
-		s.Networks = append(s.Networks, InConf{f.list.Name, f.path, f.err != nil})
+		s.Networks = append(s.Networks, ConfiguredNetwork{f.list.Name, f.path, f.err != nil})
 	}
 	if list, err := m.conf.find(""); err == nil {
 		s.Default = list.Name

@@ -99,8 +99,8 @@ func (m *Manager) del(ctx context.Context, pod *Pod, q *part) (err error) {
 	switch {
 	case q.list != nil:
 		return m.cni.DelNetworkList(ctx, q.list, q.rt)
-	case m.options.RemoveLeft != nil:
-		return m.options.RemoveLeft(ctx, Left{q.rt.ContainerID, q.Network, q.IfName, q.rt.NetNS})
+	case m.options.RemoveLeftover != nil:
+		return m.options.RemoveLeftover(ctx, Leftover{q.rt.ContainerID, q.Network, q.IfName, q.rt.NetNS})
 	}
 	return fmt.Errorf("detach %s of pod %s from network %s: the configuration that the network was added with is lost, and the network has no other: restore the configuration, or type: fairlead gc --all", q.IfName, pod.ID, q.Network)
 }

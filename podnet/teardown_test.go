@@ -65,7 +65,7 @@ func TestTeardownWithoutOneSource(t *testing.T) {
 // what to do.
 func TestTeardownWithoutAnySource(t *testing.T) {
 	t.Parallel()
-	var left podnet.Left
+	var left podnet.Leftover
 	n := newNode(t, within)
 	n.bridge("10-a.conflist", "a", 1, "")
 	p := n.pod("web")
@@ -79,10 +79,10 @@ func TestTeardownWithoutAnySource(t *testing.T) {
 	must(t, os.Remove(conf))
 	n.again()
 	wants(t, n.TearDownPod(t.Context(), p.ID), n.name("a"), "fairlead gc --all")
-	n.options.RemoveLeft = func(_ context.Context, l podnet.Left) error { left = l; return nil }
+	n.options.RemoveLeftover = func(_ context.Context, l podnet.Leftover) error { left = l; return nil }
 	n.again()
 	must(t, n.TearDownPod(t.Context(), p.ID))
-	if want := (podnet.Left{ContainerID: p.ID, Network: n.name("a"), IfName: "eth0", Netns: p.Netns}); left != want {
+	if want := (podnet.Leftover{ContainerID: p.ID, Network: n.name("a"), IfName: "eth0", Netns: p.Netns}); left != want {
 		t.Errorf("left %+v, want %+v", left, want)
 	}
 	must(t, os.WriteFile(conf, saved, 0o644))

@@ -85,11 +85,11 @@ func TestStatusWhileAway(t *testing.T) {
 	if r := status(); r.Store != "" || r.Node != "a" {
 		t.Errorf("connected: %+v", r)
 	}
-	m.Away(errors.New("no answer"))
+	m.Disconnected(errors.New("no answer"))
 	if r := status(); r.Store != "no answer" {
 		t.Errorf("away: %+v", r)
 	}
-	m.Back()
+	m.Reconnected()
 	if r := status(); r.Store != "" {
 		t.Errorf("back: %+v", r)
 	}

@@ -99,7 +99,7 @@ func (m *Manager) localNetwork(name string, n *cluster.Network) *local.Network {
 		out.Routes = append(out.Routes, s.CIDR)
 	}
 	for _, p := range n.Peers {
-		if m.state.snap.Mutual(name, p) {
+		if m.state.snap.ArePeers(name, p) {
 			for _, s := range m.state.snap.Networks[p].Subnets {
 				out.Routes = append(out.Routes, s.CIDR)
 			}

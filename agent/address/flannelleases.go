@@ -152,7 +152,7 @@ func (m *Manager) fits(n *cluster.Network, list []netip.Prefix) bool {
 // subnetOf returns the subnet that a block belongs to, or nil.
 func subnetOf(n *cluster.Network, p netip.Prefix) *cluster.Subnet {
 	for i, s := range n.Subnets {
-		if s.InEveryChoice() && s.CIDR.Contains(p.Addr()) && s.BlockBits() == p.Bits() {
+		if s.UsedByDefault() && s.CIDR.Contains(p.Addr()) && s.BlockBits() == p.Bits() {
 			return &n.Subnets[i]
 		}
 	}
@@ -184,7 +184,7 @@ func (m *Manager) firstPair(n *cluster.Network, l *cluster.FlannelLease) ([]stor
 	for _, six := range []bool{false, true} {
 		own := m.flannelCandidates(n, six)
 		for _, s := range n.Subnets {
-			if s.CIDR.Addr().Is6() != six || !s.InEveryChoice() || six && len(subnets) == 0 {
+			if s.CIDR.Addr().Is6() != six || !s.UsedByDefault() || six && len(subnets) == 0 {
 				continue
 			}
 			if len(own) > 0 {

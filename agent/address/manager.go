@@ -180,9 +180,9 @@ func (m *Manager) Problems() (list []string) {
 	return list
 }
 
-// Rewound implements store.Rewinder, for a store that was restored from an older backup. The former content is kept for
-// comparison.
-func (m *Manager) Rewound() {
+// Restored implements store.RestoreFollower, for a store that was restored from an older backup. The former content is
+// kept for comparison.
+func (m *Manager) Restored() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.ready {
@@ -238,16 +238,16 @@ func (m *Manager) concerns(key string) bool {
 	return b != nil && b.Node == m.Node || strings.HasPrefix(key, cluster.NetworksPrefix) || key == cluster.NodeKey(m.Node)
 }
 
-// Away implements source.Follower. It restarts the grace periods, because nodes may return unnoticed.
-func (m *Manager) Away(err error) {
+// Disconnected implements source.Follower. It restarts the grace periods, because nodes may return unnoticed.
+func (m *Manager) Disconnected(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.away = err
 	m.absent = map[string]time.Time{}
 }
 
-// Back implements source.Follower.
-func (m *Manager) Back() {
+// Reconnected implements source.Follower.
+func (m *Manager) Reconnected() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.away = nil

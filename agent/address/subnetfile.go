@@ -72,7 +72,7 @@ func (m *Manager) flannelCandidates(n *cluster.Network, six bool) (out []netip.P
 			continue
 		}
 		for _, s := range n.Subnets {
-			if s.InEveryChoice() && s.CIDR.Contains(b.Addr()) {
+			if s.UsedByDefault() && s.CIDR.Contains(b.Addr()) {
 				out = append(out, b)
 			}
 		}

@@ -253,15 +253,15 @@ func TestFits(t *testing.T) {
 			t.Errorf("%s: %v, want %q", doc, err, want)
 		}
 	}
-	if s.Mutual("blue", "n") {
+	if s.ArePeers("blue", "n") {
 		t.Error("a network that is not there is a peer")
 	}
 	s.Set("networks/n", []byte(`{"isolated": true, "subnets": [{"cidr": "10.9.0.0/24"}]}`))
-	if s.Mutual("blue", "n") {
+	if s.ArePeers("blue", "n") {
 		t.Error("one says so, and they are peers")
 	}
 	s.Set("networks/n", []byte(`{"isolated": true, "subnets": [{"cidr": "10.9.0.0/24"}], "peers": ["blue"]}`))
-	if !s.Mutual("blue", "n") || !s.Mutual("n", "blue") {
+	if !s.ArePeers("blue", "n") || !s.ArePeers("n", "blue") {
 		t.Error("both say so, and are no peers")
 	}
 }

@@ -108,9 +108,9 @@ func sharedVNI(n, m *Network) (vni int, both bool) {
 // hasTunnels reports whether a network has tunnels. Of the networks in the host's namespace, only the default one does.
 func (n *Network) hasTunnels() bool { return n.Isolated || n.Name == DefaultNetwork }
 
-// Displaced returns the isolated networks whose VNI another network uses, each with that network. The default network
-// takes precedence, then the first by name, because a host can have only one of them.
-func (s *Snapshot) Displaced() map[string]string {
+// VNIConflicts returns the isolated networks whose VNI another network uses, each with that network. The default
+// network takes precedence, then the first by name, because a host can have only one of them.
+func (s *Snapshot) VNIConflicts() map[string]string {
 	out, has := map[string]string{}, map[tunnel]string{}
 	take := func(n *Network) {
 		for _, t := range n.tunnels() {
@@ -147,8 +147,8 @@ func checkDistinct(hub string, a, b *Network) error {
 	return nil
 }
 
-// Mutual reports whether two isolated networks name each other as peers.
-func (s *Snapshot) Mutual(a, b string) bool {
+// ArePeers reports whether two isolated networks name each other as peers.
+func (s *Snapshot) ArePeers(a, b string) bool {
 	x, y := s.Networks[a], s.Networks[b]
 	return x != nil && y != nil && x.Isolated && y.Isolated && slices.Contains(x.Peers, b) && slices.Contains(y.Peers, a)
 }
@@ -157,7 +157,7 @@ func (s *Snapshot) Mutual(a, b string) bool {
 func (s *Snapshot) PeersOf(name string) (out []string) {
 	if n := s.Networks[name]; n != nil {
 		for _, p := range slices.Sorted(slices.Values(n.Peers)) {
-			if s.Mutual(name, p) {
+			if s.ArePeers(name, p) {
 				out = append(out, p)
 			}
 		}

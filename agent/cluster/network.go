@@ -37,8 +37,8 @@ type Subnet struct {
 	Assign  string       `json:"assign,omitempty"`  // one of the constants Assign...; "": AssignBlock
 }
 
-// InEveryChoice reports whether requests without a pool use this subnet.
-func (s Subnet) InEveryChoice() bool { return s.Name == "" && s.Assign != AssignCluster }
+// UsedByDefault reports whether requests without a pool use this subnet.
+func (s Subnet) UsedByDefault() bool { return s.Name == "" && s.Assign != AssignCluster }
 
 // Has reports whether a network has a subnet of a family.
 func (n *Network) Has(six bool) bool {

@@ -77,7 +77,7 @@ func (n *Network) CanBlock(p netip.Prefix) error {
 	return fmt.Errorf("it is in no subnet of network %s", n.Name)
 }
 
-// GivesOneByOne reports whether an address is in a subnet whose addresses are assigned individually.
-func (n *Network) GivesOneByOne(a netip.Addr) bool {
+// AssignsSingleAddresses reports whether an address is in a subnet whose addresses are assigned individually.
+func (n *Network) AssignsSingleAddresses(a netip.Addr) bool {
 	return slices.ContainsFunc(n.Subnets, func(s Subnet) bool { return s.Assign == AssignCluster && s.CIDR.Contains(a) })
 }

@@ -47,7 +47,7 @@ func Compile(s *cluster.Snapshot, self *cluster.Node, h Host) State {
 // shared adds the objects of the network in the host's namespace.
 func (w *State) shared(s *cluster.Snapshot, n *cluster.Network, self *cluster.Node, h Host) {
 	blocks := s.BlocksOf(n.Name, self.Name)
-	w.NoBlocks = len(blocks) == 0 && slices.ContainsFunc(n.Subnets, cluster.Subnet.InEveryChoice)
+	w.NoBlocks = len(blocks) == 0 && slices.ContainsFunc(n.Subnets, cluster.Subnet.UsedByDefault)
 	if h.Flannel {
 		blocks = withFlannelLease(s, self, blocks)
 	}

@@ -68,7 +68,7 @@ func Present(s *cluster.Snapshot, node string, wanted []string) (out []string) {
 		if n := s.Networks[name]; n != nil && n.Isolated {
 			has[name] = true
 			for _, p := range n.Peers {
-				if s.Mutual(name, p) {
+				if s.ArePeers(name, p) {
 					has[p] = true
 				}
 			}
@@ -115,7 +115,7 @@ func transitPeers(s *cluster.Snapshot, n *cluster.Network, self *cluster.Node) (
 		switch {
 		case x.network == n.Name:
 			own[x.node] = true
-		case x.node != self.Name && s.Nodes[x.node] != nil && s.Mutual(n.Name, x.network):
+		case x.node != self.Name && s.Nodes[x.node] != nil && s.ArePeers(n.Name, x.network):
 			has[x.node] = true
 		}
 	}
@@ -151,7 +151,7 @@ func peerLink(network string) string {
 // peeringObjects returns the links from a network to its peers on this node, and the routes over them.
 func peeringObjects(s *cluster.Snapshot, n *cluster.Network, present []string, mtu int) (out kernel.Objects) {
 	for _, p := range present {
-		if !s.Mutual(n.Name, p) {
+		if !s.ArePeers(n.Name, p) {
 			continue
 		}
 		link, mac := peerLink(p), func(of, to string) string { return kernel.MAC("peer", of, to) }

@@ -19,7 +19,7 @@ import (
 // entries are valid, it returns the same snapshot.
 func Valid(s *cluster.Snapshot, self *cluster.Node) (*cluster.Snapshot, map[string]error) {
 	bad := map[string]error{}
-	for name, other := range s.Displaced() {
+	for name, other := range s.VNIConflicts() {
 		bad[cluster.NetworkKey(name)] = fmt.Errorf("its vni %d belongs to network %s", s.Networks[name].VNI, other)
 	}
 	for _, n := range s.Networks {
@@ -113,7 +113,7 @@ func (c *claims) address(key string, a *cluster.Address) {
 		c.bad[key] = fmt.Errorf("it is in no subnet of network %s", c.n.Name)
 		return
 	}
-	if !c.n.GivesOneByOne(a.IP) {
+	if !c.n.AssignsSingleAddresses(a.IP) {
 		if blocks := c.keysCovering(a.IP); len(blocks) > 0 {
 			c.bad[key] = fmt.Errorf("it is in %s", blocks[0])
 			return

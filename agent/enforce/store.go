@@ -77,11 +77,11 @@ func (f *storeFollower) flush() {
 	})
 }
 
-// Away implements store.Follower. What is in force stays in force.
-func (f *storeFollower) Away(error) {}
+// Disconnected implements store.Follower. What is in force stays in force.
+func (f *storeFollower) Disconnected(error) {}
 
-// Back implements store.Follower.
-func (f *storeFollower) Back() {}
+// Reconnected implements store.Follower.
+func (f *storeFollower) Reconnected() {}
 
 func (f *storeFollower) set(e store.Entry) {
 	d, err := stored.Decode(e.Key, e.Value)

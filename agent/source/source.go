@@ -30,10 +30,10 @@ type Follower interface {
 	Reset(entries []Entry, revision int64)
 	// Change delivers changes since the last call.
 	Change(b Batch)
-	// Away says that the store cannot be reached. What was received stays valid as the last known state.
-	Away(err error)
-	// Back says that the store answers again. Missed changes follow.
-	Back()
+	// Disconnected says that the store cannot be reached. What was received stays valid as the last known state.
+	Disconnected(err error)
+	// Reconnected says that the store answers again. Missed changes follow.
+	Reconnected()
 }
 
 // Follow is store.FollowAll for documents. The followers receive the same documents, one follower after another. They
@@ -86,23 +86,23 @@ func (l followers) Change(b store.Batch) {
 	}
 }
 
-// Rewound implements store.Rewinder.
-func (l followers) Rewound() {
+// Restored implements store.RestoreFollower.
+func (l followers) Restored() {
 	for _, f := range l {
-		if r, ok := f.(store.Rewinder); ok {
-			r.Rewound()
+		if r, ok := f.(store.RestoreFollower); ok {
+			r.Restored()
 		}
 	}
 }
 
-func (l followers) Away(err error) {
+func (l followers) Disconnected(err error) {
 	for _, f := range l {
-		f.Away(err)
+		f.Disconnected(err)
 	}
 }
 
-func (l followers) Back() {
+func (l followers) Reconnected() {
 	for _, f := range l {
-		f.Back()
+		f.Reconnected()
 	}
 }

@@ -39,7 +39,7 @@ func (e *etcd) Watch(ctx context.Context, prefix string, after int64, f func(Bat
 			timer.Reset(quiet)
 			e.checkRestored(ctx, h.WatchResponse, after)
 			if e.Lineage() != lineage {
-				return e.rewound()
+				return e.restored()
 			}
 			if err := e.batches(h.Events, f); err != nil {
 				return err
@@ -48,7 +48,7 @@ func (e *etcd) Watch(ctx context.Context, prefix string, after int64, f func(Bat
 				after = max(after, h.Events[n-1].Kv.ModRevision)
 			}
 		case <-grew:
-			return e.rewound()
+			return e.restored()
 		case <-timer.C:
 			if asked {
 				return e.relist(prefix, fmt.Errorf("etcd at %s has been silent for %v: %w", e.where(), quiet+signOfLife, ErrUnavailable))
@@ -64,7 +64,7 @@ func (e *etcd) Watch(ctx context.Context, prefix string, after int64, f func(Bat
 	}
 }
 
-func (e *etcd) rewound() error { return fmt.Errorf("etcd at %s: %w", e.where(), ErrRewound) }
+func (e *etcd) restored() error { return fmt.Errorf("etcd at %s: %w", e.where(), ErrRestored) }
 
 // watchResult is a response of one of several watches.
 type watchResult struct {

@@ -16,17 +16,17 @@ type Follower interface {
 	Reset(entries []Entry, revision int64)
 	// Change delivers changes since the last call.
 	Change(b Batch)
-	// Away says that the store cannot be reached. What was received stays valid as the last known state.
-	Away(err error)
-	// Back says that the store answers again. Missed changes follow.
-	Back()
+	// Disconnected says that the store cannot be reached. What was received stays valid as the last known state.
+	Disconnected(err error)
+	// Reconnected says that the store answers again. Missed changes follow.
+	Reconnected()
 }
 
-// Rewinder is a follower that must know when a Reset does not continue the former history, because the store was
+// RestoreFollower is a follower that must know when a Reset does not continue the former history, because the store was
 // restored from a backup.
-type Rewinder interface {
-	// Rewound is called before such a Reset.
-	Rewound()
+type RestoreFollower interface {
+	// Restored is called before such a Reset.
+	Restored()
 }
 
 // The pause before a retry doubles. Each pause is random in its upper half, so that a cluster's agents do not retry all
@@ -76,7 +76,7 @@ type following struct {
 
 	lineage  int64 // lineage of the entries that the follower received
 	hasReset bool  // the follower has received a Reset
-	rewound  bool  // a list has an older revision than the follower
+	restored bool  // a list has an older revision than the follower
 }
 
 // part is the state of one prefix.
@@ -100,7 +100,7 @@ func (w *following) once(ctx context.Context) error {
 		w.answered()
 	}
 	if w.lineageNow() != w.lineage {
-		return ErrRewound
+		return ErrRestored
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -129,7 +129,7 @@ func (w *following) list(ctx context.Context) error {
 			return err
 		}
 		all = append(all, entries...)
-		w.rewound = w.rewound || revision < p.revision // another watch may have failed first, because of its old revision
+		w.restored = w.restored || revision < p.revision // another watch may have failed first, because of its old revision
 		if i == 0 {
 			first = revision
 		}
@@ -142,20 +142,20 @@ func (w *following) list(ctx context.Context) error {
 		}
 	}
 	if w.lineageNow() != lineage {
-		return ErrRewound // some lists may be from before the restore
+		return ErrRestored // some lists may be from before the restore
 	}
 	w.answered()
-	if r, ok := w.Follower.(Rewinder); ok && w.hasReset && (lineage != w.lineage || w.rewound) {
-		r.Rewound()
+	if r, ok := w.Follower.(RestoreFollower); ok && w.hasReset && (lineage != w.lineage || w.restored) {
+		r.Restored()
 	}
-	w.rewound = false
+	w.restored = false
 	w.lineage, w.hasReset = lineage, true
 	w.Reset(all, first)
 	w.listed = true
 	return nil
 }
 
-// lineageNow returns the store's lineage, or 0 if it cannot be rewound.
+// lineageNow returns the store's lineage, or 0 if a store cannot be restored from a backup.
 func (w *following) lineageNow() int64 {
 	if l, ok := w.Store.(Lineager); ok {
 		return l.Lineage()
@@ -189,14 +189,14 @@ func (w *following) answered() {
 	w.pause = 0
 	if w.away {
 		w.away = false
-		w.Back()
+		w.Reconnected()
 	}
 }
 
 func (w *following) fail(ctx context.Context, err error) {
 	if !w.away {
 		w.away = true
-		w.Away(err)
+		w.Disconnected(err)
 	}
 	w.pause = min(max(2*w.pause, firstPause), longestPause)
 	t := time.NewTimer(w.pause/2 + rand.N(w.pause/2))

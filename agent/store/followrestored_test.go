@@ -30,20 +30,20 @@ func (s *restoredStore) Watch(ctx context.Context, prefix string, after int64, _
 	return ctx.Err()
 }
 
-type rewindCounter struct{ resets, rewinds int }
+type restoreCounter struct{ resets, restores int }
 
-func (r *rewindCounter) Reset([]store.Entry, int64) { r.resets++ }
-func (r *rewindCounter) Change(store.Batch)         {}
-func (r *rewindCounter) Away(error)                 {}
-func (r *rewindCounter) Back()                      {}
-func (r *rewindCounter) Rewound()                   { r.rewinds++ }
+func (r *restoreCounter) Reset([]store.Entry, int64) { r.resets++ }
+func (r *restoreCounter) Change(store.Batch)         {}
+func (r *restoreCounter) Disconnected(error)         {}
+func (r *restoreCounter) Reconnected()               {}
+func (r *restoreCounter) Restored()                  { r.restores++ }
 
 // TestFollowNoticesOlderList checks that a follower is told of a restored store also if a watch ends for another reason.
 func TestFollowNoticesOlderList(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		f := &rewindCounter{}
+		f := &restoreCounter{}
 		done := make(chan struct{})
 		go func() {
 			_ = store.FollowAll(ctx, &restoredStore{}, []string{"blocks/", "networks/"}, f)
@@ -52,8 +52,8 @@ func TestFollowNoticesOlderList(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		<-done
-		if f.resets != 2 || f.rewinds != 1 {
-			t.Errorf("%d resets and %d rewinds, want 2 and 1", f.resets, f.rewinds)
+		if f.resets != 2 || f.restores != 1 {
+			t.Errorf("%d resets and %d restores, want 2 and 1", f.resets, f.restores)
 		}
 	})
 }

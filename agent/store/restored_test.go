@@ -14,17 +14,17 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// rewinding is a mirror that counts calls of Rewound.
-type rewinding struct {
+// restoreMirror is a mirror that counts calls of Restored.
+type restoreMirror struct {
 	storetest.Mirror
 	count atomic.Int32
 }
 
-func (r *rewinding) Rewound() { r.count.Add(1) }
+func (r *restoreMirror) Restored() { r.count.Add(1) }
 
 // follow keeps a mirror of etcd up to date during the test.
-func follow(t *testing.T, s store.Store) *rewinding {
-	m := &rewinding{}
+func follow(t *testing.T, s store.Store) *restoreMirror {
+	m := &restoreMirror{}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { _ = store.FollowAll(ctx, s, []string{"a/", "b/"}, m); close(done) }()
@@ -110,7 +110,7 @@ func TestEtcdNotRestored(t *testing.T) {
 	}
 	kerneltest.Until(t, func() bool { return len(m.Keys()) == 3 })
 	resets, _, _ := m.Counts()
-	if m.count.Load() != 0 || resets != 1 || !errors.Is(store.ErrRewound, store.ErrCompacted) {
+	if m.count.Load() != 0 || resets != 1 || !errors.Is(store.ErrRestored, store.ErrCompacted) {
 		t.Errorf("set back %d times, listed %d times", m.count.Load(), resets)
 	}
 }

@@ -44,9 +44,9 @@ var ErrUnavailable = errors.New("the store is not available")
 // ErrCompacted means that a watch's revision was compacted: list again.
 var ErrCompacted = errors.New("the store has compacted this revision")
 
-// ErrRewound means that the watched store was restored to an older state, for example from a backup. It wraps
+// ErrRestored means that the watched store was restored to an older state, for example from a backup. It wraps
 // ErrCompacted.
-var ErrRewound = fmt.Errorf("the store was restored from an older backup: %w", ErrCompacted)
+var ErrRestored = fmt.Errorf("the store was restored from an older backup: %w", ErrCompacted)
 
 // Event is a change that a watch reports.
 type Event struct {

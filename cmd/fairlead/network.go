@@ -102,7 +102,7 @@ func peersOf(s *cluster.Snapshot, n *cluster.Network) (peers []string) {
 		switch {
 		case s.Networks[p] == nil:
 			p += " (does not exist)"
-		case !s.Mutual(n.Name, p):
+		case !s.ArePeers(n.Name, p):
 			p += " (does not name " + n.Name + ")"
 		}
 		peers = append(peers, p)

@@ -39,7 +39,7 @@ func (a *app) planCommand() *cobra.Command {
 		if err := s.needNetns(); err != nil {
 			return err
 		}
-		p, err := plan.Make(c.Context(), plan.Request{List: s.list, Runtime: s.rt, Path: s.cni.Path, Args: s.getenv("CNI_ARGS")})
+		p, err := plan.New(c.Context(), plan.Request{List: s.list, Runtime: s.rt, Path: s.cni.Path, Args: s.getenv("CNI_ARGS")})
 		if err != nil {
 			return err
 		}

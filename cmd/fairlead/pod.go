@@ -84,7 +84,7 @@ func (a *app) podOptions(f *podFlags, observers []podnet.Observer) podnet.Option
 	return podnet.Options{
 		ConfDirs: filepath.SplitList(a.confDir()), DefaultNetwork: f.defaultNetwork, PluginDirs: a.pluginPath(), Exec: builtin.Exec(),
 		CacheDir: a.getenv("FAIRLEAD_LIB"), RunDir: a.getenv(attach.RootVariable), StateDir: a.podDir(),
-		Timeout: f.timeout, LeaveUnsupported: f.lenient, RemoveLeft: a.removeLeft, Observers: observers,
+		Timeout: f.timeout, IgnoreUnsupported: f.lenient, RemoveLeftover: a.removeLeftover, Observers: observers,
 		Warn: func(msg string, err error) { fmt.Fprintf(a.stderr, "fairlead: warning: %s: %v\n", msg, err) },
 	}
 }

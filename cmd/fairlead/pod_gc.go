@@ -87,7 +87,7 @@ func (a *app) existingContainers(pods []*podnet.PodStatus) ([]string, error) {
 	return slices.Compact(ids), err
 }
 
-// removeLeft removes everything of an attachment that has no configuration.
-func (a *app) removeLeft(ctx context.Context, left podnet.Left) error {
+// removeLeftover removes everything of an attachment that has no configuration.
+func (a *app) removeLeftover(ctx context.Context, left podnet.Leftover) error {
 	return gc.RemoveAttachment(ctx, a.gcOptions(false), kernel.Owner{Network: left.Network, ContainerID: left.ContainerID, IfName: left.IfName}, left.Netns)
 }

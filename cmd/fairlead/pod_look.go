@@ -122,11 +122,11 @@ func (a *app) podStatus(f *podFlags) *cobra.Command {
 
 // shownNode is a NodeStatus in its JSON form.
 type shownNode struct {
-	Ready    bool            `json:"ready"`
-	Default  string          `json:"defaultNetwork,omitempty"`
-	Reason   string          `json:"reason,omitempty"`
-	Networks []podnet.InConf `json:"networks"`
-	Problems []shownProblem  `json:"problems"`
+	Ready    bool                       `json:"ready"`
+	Default  string                     `json:"defaultNetwork,omitempty"`
+	Reason   string                     `json:"reason,omitempty"`
+	Networks []podnet.ConfiguredNetwork `json:"networks"`
+	Problems []shownProblem             `json:"problems"`
 }
 
 type shownProblem struct {
@@ -169,7 +169,7 @@ func (a *app) printNode(s podnet.NodeStatus) error {
 	return t.print(a.stdout)
 }
 
-func networkState(s podnet.NodeStatus, n podnet.InConf) (words []string) {
+func networkState(s podnet.NodeStatus, n podnet.ConfiguredNetwork) (words []string) {
 	if n.Name == s.Default {
 		words = append(words, "default")
 		if s.Ready {

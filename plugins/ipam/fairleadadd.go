@@ -96,7 +96,7 @@ func clusterSpans(s local.Subnet) (out []local.Span, err error) {
 
 // checkNotAllocated rejects an owner that already has addresses, before the cluster allocates them again.
 func (f *fairlead) checkNotAllocated(ctx context.Context, o ipam.Owner) error {
-	if plugin.MayReuse(ctx) || !f.dir.HasUser(f.network, o) {
+	if plugin.ReusesAddresses(ctx) || !f.dir.HasUser(f.network, o) {
 		return nil
 	}
 	store, err := f.open(ctx, false)
@@ -147,7 +147,7 @@ func (f *fairlead) allocateHere(ctx context.Context, o ipam.Owner, n *local.Netw
 }
 
 func (f *fairlead) allocateOrReuse(ctx context.Context, store *ipam.Store, o ipam.Owner, sets []ipam.RangeSet, wanted []netip.Addr) ([]ipam.IP, error) {
-	if plugin.MayReuse(ctx) && len(f.requested) == 0 {
+	if plugin.ReusesAddresses(ctx) && len(f.requested) == 0 {
 		held, err := store.Release(o) // the lock is held until the store is closed
 		if err != nil {
 			return nil, err

@@ -61,7 +61,7 @@ func hostLocalAdd(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error) 
 // allocate allocates addresses. An attachment whose namespace was deleted (a restart) gets its addresses again if the
 // ranges allow it.
 func allocate(ctx context.Context, store *ipam.Store, o ipam.Owner, c *hostLocal) ([]ipam.IP, error) {
-	if !plugin.MayReuse(ctx) || len(c.requested) > 0 {
+	if !plugin.ReusesAddresses(ctx) || len(c.requested) > 0 {
 		return store.Allocate(o, c.sets, c.requested)
 	}
 	held, err := store.Release(o) // the lock is held until the store is closed

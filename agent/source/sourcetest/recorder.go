@@ -11,12 +11,12 @@ import (
 
 // Recorder is a follower that records what it received. Read its fields in the condition of Sees.
 type Recorder struct {
-	mu      sync.Mutex
-	Entries map[string]source.Entry // the last entry of each key since the last Reset; deleted keys have one
-	Changes map[string]int          // number of changes of each key
-	Resets  int
-	Rewinds int
-	IsAway  bool
+	mu       sync.Mutex
+	Entries  map[string]source.Entry // the last entry of each key since the last Reset; deleted keys have one
+	Changes  map[string]int          // number of changes of each key
+	Resets   int
+	Restores int
+	IsAway   bool
 }
 
 // NewRecorder returns a Recorder.
@@ -49,11 +49,11 @@ func (r *Recorder) Change(b source.Batch) {
 	}
 }
 
-// Rewound implements store.Rewinder.
-func (r *Recorder) Rewound() { r.mu.Lock(); defer r.mu.Unlock(); r.Rewinds++ }
+// Restored implements store.RestoreFollower.
+func (r *Recorder) Restored() { r.mu.Lock(); defer r.mu.Unlock(); r.Restores++ }
 
-// Away implements source.Follower.
-func (r *Recorder) Away(error) { r.mu.Lock(); defer r.mu.Unlock(); r.IsAway = true }
+// Disconnected implements source.Follower.
+func (r *Recorder) Disconnected(error) { r.mu.Lock(); defer r.mu.Unlock(); r.IsAway = true }
 
-// Back implements source.Follower.
-func (r *Recorder) Back() { r.mu.Lock(); defer r.mu.Unlock(); r.IsAway = false }
+// Reconnected implements source.Follower.
+func (r *Recorder) Reconnected() { r.mu.Lock(); defer r.mu.Unlock(); r.IsAway = false }

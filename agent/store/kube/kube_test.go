@@ -628,13 +628,13 @@ func testRestore(t *testing.T, server *kubetest.Server) {
 	}
 	commit(t, s, put(after, `{"node":"a","subnet":"10.0.0.0/16"}`, 0))
 	r.Sees(t, func() bool { return has(after) })
-	r.Sees(t, func() bool { return r.Rewinds == 0 }) // a restart of the API is no restore
+	r.Sees(t, func() bool { return r.Restores == 0 }) // a restart of the API is no restore
 	server.Stop()
 	server.Etcd.Kill()
 	restore()
 	server.Etcd.Restart()
 	server.Restart()
-	r.Sees(t, func() bool { return has(before) && !has(after) && r.Rewinds == 1 })
+	r.Sees(t, func() bool { return has(before) && !has(after) && r.Restores == 1 })
 	commit(t, s, put(later, `{"node":"a","subnet":"10.0.0.0/16"}`, 0))
 	r.Sees(t, func() bool { return has(later) })
 }

@@ -234,8 +234,8 @@ func (s *Store) listKind(ctx context.Context, k *kind) (entries []store.Entry, r
 	return entries, revision, err
 }
 
-// checkPosition returns store.ErrRewound if the API is behind a revision: it was restored from a backup. A watch from that
-// revision would wait without an error until the API has passed it.
+// checkPosition returns store.ErrRestored if the API is behind a revision: it was restored from a backup. A watch from
+// that revision would wait without an error until the API has passed it.
 func (s *Store) checkPosition(ctx context.Context, k *kind, revision int64) error {
 	if k.prefix == cluster.EndpointsPrefix {
 		return nil
@@ -247,7 +247,7 @@ func (s *Store) checkPosition(ctx context.Context, k *kind, revision int64) erro
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lineage++
-	return store.ErrRewound
+	return store.ErrRestored
 }
 
 // beginsAtList reports whether a watch begins where the last list ended, for the first time. Its position needs no check.

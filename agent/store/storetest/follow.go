@@ -46,11 +46,11 @@ func (m *Mirror) Change(b store.Batch) {
 	}
 }
 
-// Away implements store.Follower.
-func (m *Mirror) Away(error) { m.mu.Lock(); m.away++; m.mu.Unlock() }
+// Disconnected implements store.Follower.
+func (m *Mirror) Disconnected(error) { m.mu.Lock(); m.away++; m.mu.Unlock() }
 
-// Back implements store.Follower.
-func (m *Mirror) Back() { m.mu.Lock(); m.back++; m.mu.Unlock() }
+// Reconnected implements store.Follower.
+func (m *Mirror) Reconnected() { m.mu.Lock(); m.back++; m.mu.Unlock() }
 
 // Keys returns the known keys.
 func (m *Mirror) Keys() map[string]string {
