@@ -11,7 +11,7 @@
 //   - repair.go, repair_objects.go, repair_nft.go: Repair, which restores the objects of an attachment
 //   - nft_commit.go, nft_remove.go: nftables transactions of objects
 //   - link_group.go, link_state.go, retry.go, tagged.go: removal of many links, moves between masters, retries, garbage collection
-//   - drive.go: single objects, for package reconcile
+//   - single.go: single objects, for package reconcile
 //
 // Objects have one file for each kind; object.go lists them. owner.go holds the names and tags that derive from an
 // attachment. Files named *_info.go read the kernel's state.

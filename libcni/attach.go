@@ -58,7 +58,7 @@ func (c *CNIConfig) add(ctx context.Context, n network, plugins []*NetworkConfig
 		err = pluginError(n, plugins[failed], "add", err)
 		return nil, errors.Join(err, c.cleanUp(ctx, n, plugins, rt))
 	}
-	if err := c.remember(n, conf, rt, result); err != nil {
+	if err := c.writeCache(n, conf, rt, result); err != nil {
 		return nil, fmt.Errorf("failed to set network %q cached result: %w", n.name, err)
 	}
 	return result, nil

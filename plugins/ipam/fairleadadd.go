@@ -88,7 +88,7 @@ func clusterSpans(s local.Subnet) (out []local.Span, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range local.Cut(set, []netip.Addr{s.CIDR.Addr().Next()}) {
+	for _, r := range local.Subtract(set, []netip.Addr{s.CIDR.Addr().Next()}) {
 		out = append(out, local.Span{First: r.Start, Last: r.End})
 	}
 	return out, nil
@@ -185,7 +185,7 @@ func excludeCooling(store *ipam.Store, sets []ipam.RangeSet, cooled []local.Cool
 	addrs := coolingAddrs(cooled, wanted)
 	out := make([]ipam.RangeSet, len(sets))
 	for i, set := range sets {
-		out[i] = local.Cut(set, addrs)
+		out[i] = local.Subtract(set, addrs)
 		if len(addrs) == 0 || store.Usable(out[i:i+1]) == nil {
 			continue
 		}

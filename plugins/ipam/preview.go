@@ -102,7 +102,7 @@ func (f *fairlead) peek(o ipam.Owner, groups []*group) ([]ipam.IP, error) {
 	addrs := coolingAddrs(cooled, wanted)
 	cold := make([]ipam.RangeSet, len(sets))
 	for i, set := range sets {
-		cold[i] = local.Cut(set, addrs)
+		cold[i] = local.Subtract(set, addrs)
 	}
 	ips, err := ipam.Peek(f.dir.Addresses(), f.network, o, cold, wanted)
 	if errors.Is(err, ipam.ErrExhausted) && len(addrs) > 0 {

@@ -264,7 +264,7 @@ func (r whereaboutsRange) group(data []byte, key string, gateway netip.Addr) (*g
 	g := &group{subnets: []local.Subnet{{CIDR: prefix, Assign: cluster.AssignCluster}}}
 	if prefix.Contains(gateway) {
 		g.gateway = gateway
-		set = local.Cut(set, []netip.Addr{gateway})
+		set = local.Subtract(set, []netip.Addr{gateway})
 	}
 	var w local.Want
 	for _, s := range set {

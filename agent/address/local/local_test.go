@@ -69,7 +69,7 @@ func TestRanges(t *testing.T) {
 	}
 }
 
-func TestCutRanges(t *testing.T) {
+func TestSubtract(t *testing.T) {
 	t.Parallel()
 	r := func(a, b string) ipam.Range {
 		return ipam.Range{Start: netip.MustParseAddr(a), End: netip.MustParseAddr(b)}
@@ -85,7 +85,7 @@ func TestCutRanges(t *testing.T) {
 		for _, a := range strings.Fields(cut) {
 			addrs = append(addrs, netip.MustParseAddr(a))
 		}
-		if got := text(Cut(set, addrs)); got != want {
+		if got := text(Subtract(set, addrs)); got != want {
 			t.Errorf("without %s: %s, want %s", cut, got, want)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/fairlead/fairlead/cni/wire"
 )
 
-// remember writes an attachment to the cache.
-func (c *CNIConfig) remember(n network, conf []byte, rt *RuntimeConf, result *cni.Result) error {
+// writeCache writes an attachment to the cache.
+func (c *CNIConfig) writeCache(n network, conf []byte, rt *RuntimeConf, result *cni.Result) error {
 	raw, err := wire.EncodeValue(result, result.CNIVersion)
 	if err != nil {
 		return err

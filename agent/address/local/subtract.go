@@ -7,8 +7,8 @@ import (
 	"github.com/fairlead/fairlead/ipam"
 )
 
-// Cut removes single addresses from ranges. Its cost per address is logarithmic.
-func Cut(set ipam.RangeSet, addrs []netip.Addr) (out ipam.RangeSet) {
+// Subtract removes single addresses from ranges. Its cost per address is logarithmic.
+func Subtract(set ipam.RangeSet, addrs []netip.Addr) (out ipam.RangeSet) {
 	addrs = slices.Clone(addrs)
 	slices.SortFunc(addrs, netip.Addr.Compare)
 	for _, r := range set {
