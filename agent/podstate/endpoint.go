@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/kernel"
 )
 
 // Endpoint is an attachment to which network policy applies. The plugin fairlead-policy writes its file before it asks
@@ -48,23 +49,32 @@ func (d Dir) endpoint(k Key) string {
 	return filepath.Join(d.endpoints(), k.ContainerID+separator+k.IfName+ending)
 }
 
-// Endpoint returns an endpoint, or fs.ErrNotExist.
+// Endpoint returns an endpoint, or fs.ErrNotExist, also if a power failure damaged the file of an earlier boot.
 func (d Dir) Endpoint(k Key) (*Endpoint, error) {
 	if strings.Contains(k.ContainerID+k.IfName, "/") {
 		return nil, fmt.Errorf("container %q, interface %q: %w", k.ContainerID, k.IfName, fs.ErrNotExist)
 	}
 	e := &Endpoint{}
 	err := read(d.endpoint(k), e)
+	if err != nil && d.isOfEarlierBoot(k) {
+		err = fs.ErrNotExist
+	}
 	if err == nil && (e.ContainerID != k.ContainerID || e.IfName != k.IfName) {
 		err = fmt.Errorf("read %s: it describes another container, %s", d.endpoint(k), e.ContainerID)
 	}
 	return e, err
 }
 
-// WriteEndpoint writes an endpoint.
+// isOfEarlierBoot reports whether an endpoint's file was written before this boot.
+func (d Dir) isOfEarlierBoot(k Key) bool {
+	info, err := os.Stat(d.endpoint(k))
+	return err == nil && info.ModTime().Before(time.Now().Add(-kernel.Uptime()))
+}
+
+// WriteEndpoint writes an endpoint. It does not wait for the disk: an endpoint ends with the boot.
 func (d Dir) WriteEndpoint(e *Endpoint) error {
 	e.Version = version
-	if err := write(d.endpoint(e.Key()), e); err != nil {
+	if err := writeBy(local.ReplaceWithoutSync, d.endpoint(e.Key()), e); err != nil {
 		return fmt.Errorf("record the addresses of container %s: %w", e.ContainerID, err)
 	}
 	return nil
@@ -76,6 +86,14 @@ func (d Dir) RemoveEndpoint(k Key) error {
 		return fmt.Errorf("remove the addresses of container %s: %w", k.ContainerID, err)
 	}
 	return nil
+}
+
+// RemoveEndpointOfEarlierBoot removes an endpoint's file if it was written before this boot.
+func (d Dir) RemoveEndpointOfEarlierBoot(k Key) error {
+	if !d.isOfEarlierBoot(k) {
+		return nil
+	}
+	return d.RemoveEndpoint(k)
 }
 
 // UnfinishedEndpoints returns the keys of endpoints whose files a process was writing when it died, at the latest at a

@@ -46,7 +46,9 @@ func read(path string, into any) error {
 }
 
 // write writes a file atomically. Only root may read it, because configurations may contain keys.
-func write(path string, v any) error {
+func write(path string, v any) error { return writeBy(local.Replace, path, v) }
+
+func writeBy(replace func(string, []byte, os.FileMode) error, path string, v any) error {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		return err
@@ -54,7 +56,7 @@ func write(path string, v any) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	return local.Replace(path, raw, 0o600)
+	return replace(path, raw, 0o600)
 }
 
 // remove removes a file, if there is one, and what killed processes left of it.

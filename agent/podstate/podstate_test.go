@@ -12,8 +12,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/kernel"
 )
 
 func must(t *testing.T, err error) {
@@ -201,5 +203,30 @@ func TestLock(t *testing.T) {
 	again()
 	if left, _ := filepath.Glob(filepath.Join(d.pods(), "*")); len(left) != 0 {
 		t.Errorf("left: %v", left)
+	}
+}
+
+// TestEndpointDamagedByPowerFailure checks that a damaged file of an earlier boot counts as none and can be removed. One
+// of this boot is an error.
+func TestEndpointDamagedByPowerFailure(t *testing.T) {
+	t.Parallel()
+	d, k := newDir(t), Key{"c", "eth0"}
+	must(t, d.WriteEndpoint(&Endpoint{ContainerID: "c", IfName: "eth0"}))
+	must(t, os.Truncate(d.endpoint(k), 0))
+	if _, err := d.Endpoint(k); err == nil || errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a damaged file of this boot: %v", err)
+	}
+	must(t, d.RemoveEndpointOfEarlierBoot(k))
+	if list, err := d.Endpoints(); err != nil || len(list) != 1 {
+		t.Errorf("the file of this boot: %v, %v", list, err)
+	}
+	before := time.Now().Add(-kernel.Uptime() - time.Hour)
+	must(t, os.Chtimes(d.endpoint(k), before, before))
+	if _, err := d.Endpoint(k); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a damaged file of an earlier boot: %v", err)
+	}
+	must(t, d.RemoveEndpointOfEarlierBoot(k))
+	if list, err := d.Endpoints(); err != nil || len(list) != 0 {
+		t.Errorf("the file of an earlier boot: %v, %v", list, err)
 	}
 }

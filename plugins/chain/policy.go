@@ -230,6 +230,9 @@ func policyGC(ctx context.Context, args *skel.CmdArgs) error {
 	}
 	for _, k := range keys {
 		e, err := c.state.Endpoint(k)
+		if errors.Is(err, fs.ErrNotExist) && !c.isValid(k) { // gone, or damaged by a power failure
+			errs = append(errs, c.state.RemoveEndpointOfEarlierBoot(k))
+		}
 		if err != nil || e.Network != c.Name || c.isValid(k) {
 			continue
 		}

@@ -14,20 +14,30 @@ const Unfinished = ".new-"
 // Replace atomically replaces a file's content. The text of the error is the same each time: it lacks the new file's
 // name, and the agent logs a text once.
 func Replace(path string, raw []byte, mode os.FileMode) error {
-	err := replace(path, raw, mode)
+	return replaceFile(path, raw, mode, (*os.File).Sync)
+}
+
+// ReplaceWithoutSync is Replace for a file that only matters until the next boot. It does not wait for the disk, so a
+// power failure can leave an empty file.
+func ReplaceWithoutSync(path string, raw []byte, mode os.FileMode) error {
+	return replaceFile(path, raw, mode, func(*os.File) error { return nil })
+}
+
+func replaceFile(path string, raw []byte, mode os.FileMode, sync func(*os.File) error) error {
+	err := replace(path, raw, mode, sync)
 	if no, ok := errors.AsType[syscall.Errno](err); ok {
 		return &os.PathError{Op: "replace", Path: path, Err: no}
 	}
 	return err
 }
 
-func replace(path string, raw []byte, mode os.FileMode) error {
+func replace(path string, raw []byte, mode os.FileMode, sync func(*os.File) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), Unfinished+filepath.Base(path)+"-*")
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(raw)
-	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
+	err = errors.Join(err, f.Chmod(mode), sync(f), f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), path)
 	}
