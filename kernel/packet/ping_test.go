@@ -40,6 +40,9 @@ func TestPingLinkLocal(t *testing.T) {
 	t.Parallel()
 	ns, near, _ := pair(t)
 	kerneltest.Run(t, "ip", "addr", "add", "fe80::77/64", "dev", "near", "nodad")
+	kerneltest.Until(t, func() bool { // the kernel uses an IPv6 address when a worker has seen the link's carrier
+		return strings.Contains(kerneltest.Run(t, "ip", "-6", "route", "show", "table", "local", "dev", "near"), "fe80::77")
+	})
 	must(t, packet.Ping(t.Context(), ns, netip.MustParseAddr("fe80::77"), near, kerneltest.Slow(time.Second)))
 }
 
