@@ -13,22 +13,29 @@ import (
 	"github.com/fairlead/fairlead/agent/source"
 )
 
-// TestKeyWaitsForStore checks that the agent uses the next WireGuard key only after the store has had it for a while. Its
-// peers would otherwise reject the node.
-func TestKeyWaitsForStore(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
+// newRotatingAgent returns an agent that does not run, a network that rotates WireGuard keys, and the agent's directory.
+func newRotatingAgent(t *testing.T) (a *Agent, n *cluster.Network, dir string) {
+	t.Helper()
+	dir = t.TempDir()
 	c := &config.Config{Node: "a", Store: config.Store{File: filepath.Join(dir, "store")}}
 	s, err := c.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
-	a, err := newAgent(Options{Config: c, Store: s, Lib: dir, Run: filepath.Join(dir, "r"), Log: quietLog()}, &recorder{netip.MustParsePrefix("192.0.2.1/24")})
+	t.Cleanup(func() { _ = s.Close() })
+	a, err = newAgent(Options{Config: c, Store: s, Lib: dir, Run: filepath.Join(dir, "r"), Log: quietLog()}, &recorder{netip.MustParsePrefix("192.0.2.1/24")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &cluster.Network{Name: "default", Subnets: []cluster.Subnet{{CIDR: netip.MustParsePrefix("10.0.0.0/8")}}, Backends: []cluster.Backend{{Type: cluster.WireGuard, Rotate: 1}}}
+	n = &cluster.Network{Name: "default", Subnets: []cluster.Subnet{{CIDR: netip.MustParsePrefix("10.0.0.0/8")}}, Backends: []cluster.Backend{{Type: cluster.WireGuard, Rotate: 1}}}
+	return a, n, dir
+}
+
+// TestKeyWaitsForStore checks that the agent uses the next WireGuard key only after the store has had it for a while. Its
+// peers would otherwise reject the node.
+func TestKeyWaitsForStore(t *testing.T) {
+	t.Parallel()
+	a, n, dir := newRotatingAgent(t)
 	file := filepath.Join(dir, "fairlead", "wireguard.key")
 	// describe makes a file two hours old. The store has the node's document from before.
 	describe := func(old string, stored *cluster.Node) *cluster.Node {

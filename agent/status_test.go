@@ -16,7 +16,6 @@ import (
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/backend"
 	"github.com/fairlead/fairlead/agent/cluster"
-	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/agent/desired"
 	"github.com/fairlead/fairlead/agent/source"
 	"github.com/fairlead/fairlead/kernel/reconcile"
@@ -119,19 +118,8 @@ func TestNotReadyWithoutBlocks(t *testing.T) {
 // published, and the status says what to do.
 func TestDamagedKey(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	c := &config.Config{Node: "a", Store: config.Store{File: filepath.Join(dir, "store")}}
-	s, err := c.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	a, err := newAgent(Options{Config: c, Store: s, Lib: dir, Run: filepath.Join(dir, "r"), Log: quietLog()}, &recorder{netip.MustParsePrefix("192.0.2.1/24")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a, n, dir := newRotatingAgent(t)
 	const published, previous = "cHVibGlzaGVk", "cHJldmlvdXM="
-	n := &cluster.Network{Name: "default", Subnets: []cluster.Subnet{{CIDR: netip.MustParsePrefix("10.0.0.0/8")}}, Backends: []cluster.Backend{{Type: cluster.WireGuard, Rotate: 1}}}
 	self := &cluster.Node{Name: "a", ID: a.id, WireGuard: published, Previous: previous}
 	a.storeCache.Reset([]source.Entry{{Key: n.Key(), Revision: 1, Document: n}, {Key: self.Key(), Revision: 1, Document: self}}, 1)
 	file := filepath.Join(dir, "fairlead", "wireguard.key")
