@@ -86,19 +86,6 @@ type Agent struct {
 	Store  string   // why it cannot reach the store
 }
 
-// link returns a link of a survey by name, or nil.
-func link(s *inspect.Survey, name string) *kernel.LinkInfo {
-	if s == nil || name == "" {
-		return nil
-	}
-	for _, l := range s.Links {
-		if l.Name == name {
-			return l
-		}
-	}
-	return nil
-}
-
 func byIndex(s *inspect.Survey, index int) *kernel.LinkInfo {
 	for _, l := range s.Links {
 		if l.Index == index {
@@ -128,7 +115,7 @@ func (a *Attachment) upstream(f *Facts, v4 bool) *kernel.LinkInfo {
 
 // arrives returns the host's link on which the container's packets arrive: its bridge or its host end.
 func (a *Attachment) arrives(f *Facts) *kernel.LinkInfo {
-	end := link(f.Host, a.HostEnd)
+	end := f.Host.Link(a.HostEnd)
 	if end == nil || end.Master == 0 {
 		return end
 	}

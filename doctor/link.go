@@ -11,7 +11,7 @@ import (
 
 // carrier reports an interface that is up without a carrier.
 func carrier(f *Facts, a *Attachment) []Finding {
-	in, end := link(a.Inside, a.IfName), link(f.Host, a.HostEnd)
+	in, end := a.Inside.Link(a.IfName), f.Host.Link(a.HostEnd)
 	if in == nil || !in.Up || in.Carrier || in.Kind == "tun" || end != nil && !end.Up {
 		return nil // a tap has no carrier until its virtual machine starts
 	}
@@ -25,7 +25,7 @@ func carrier(f *Facts, a *Attachment) []Finding {
 
 // macChanged reports another hardware address than ADD set: neighbours and switches know the old one.
 func macChanged(_ *Facts, a *Attachment) []Finding {
-	in := link(a.Inside, a.IfName)
+	in := a.Inside.Link(a.IfName)
 	if in == nil || a.MAC == "" || in.MAC == a.MAC {
 		return nil
 	}
@@ -41,7 +41,7 @@ func macChanged(_ *Facts, a *Attachment) []Finding {
 
 // macPinned reports that antiSpoof pins a hardware address which tuning changed later.
 func macPinned(f *Facts, a *Attachment) []Finding {
-	in := link(a.Inside, a.IfName)
+	in := a.Inside.Link(a.IfName)
 	if in == nil || len(macChanged(f, a)) > 0 {
 		return nil
 	}
@@ -60,7 +60,7 @@ func macPinned(f *Facts, a *Attachment) []Finding {
 
 // duplicates reports addresses that something else has as well.
 func duplicates(f *Facts, a *Attachment) (out []Finding) {
-	in := link(a.Inside, a.IfName)
+	in := a.Inside.Link(a.IfName)
 	if in == nil {
 		return nil
 	}
@@ -116,7 +116,7 @@ func (a *Attachment) gateway(addr netip.Addr) bool { return slices.Contains(a.Ga
 
 // neighbours reports wrong entries in the neighbour tables of both sides.
 func neighbours(f *Facts, a *Attachment) (out []Finding) {
-	in, to := link(a.Inside, a.IfName), a.arrives(f)
+	in, to := a.Inside.Link(a.IfName), a.arrives(f)
 	if in == nil || to == nil {
 		return nil
 	}
@@ -148,7 +148,7 @@ func (f *Facts) hasAddr(a netip.Addr, index int) bool {
 
 // port reports how the host end differs as a bridge port.
 func port(f *Facts, a *Attachment) (out []Finding) {
-	end := link(f.Host, a.HostEnd)
+	end := f.Host.Link(a.HostEnd)
 	if end == nil || a.Bridge == "" || end.Master == 0 {
 		return nil
 	}
@@ -156,7 +156,7 @@ func port(f *Facts, a *Attachment) (out []Finding) {
 		return []Finding{{Name: "port-on-other-bridge", Problem: fmt.Sprintf("%s is a port of %s, and ADD made it a port of %s", end.Name, m.Name, a.Bridge),
 			Effect: "the container is on another network", Fix: "ip link set " + end.Name + " master " + a.Bridge}}
 	}
-	bridge := link(f.Host, a.Bridge)
+	bridge := f.Host.Link(a.Bridge)
 	if s := end.PortState(); s != kernel.PortForwarding && end.Up && end.Carrier && bridge != nil && bridge.Up {
 		out = append(out, Finding{Name: "port-blocked", Problem: fmt.Sprintf("%s is in state %d on %s (3 means forwarding)", end.Name, s, a.Bridge),
 			Effect: "the container reaches nothing at all", Fix: "bridge link set dev " + end.Name + " state 3"})
@@ -171,11 +171,11 @@ func port(f *Facts, a *Attachment) (out []Finding) {
 
 // mtu reports links on the way to the host with a smaller MTU: nothing tells the sender that a frame is too large.
 func mtu(f *Facts, a *Attachment) (out []Finding) {
-	in := link(a.Inside, a.IfName)
+	in := a.Inside.Link(a.IfName)
 	if in == nil {
 		return nil
 	}
-	end := link(f.Host, a.HostEnd)
+	end := f.Host.Link(a.HostEnd)
 	smallest := end
 	if to := a.arrives(f); to != nil && end != nil && to.MTU < end.MTU {
 		smallest = to

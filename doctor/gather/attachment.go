@@ -1,6 +1,7 @@
 package gather
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/netip"
@@ -64,18 +65,11 @@ func outside(v4 bool) netip.Addr {
 
 // paths asks the host's routing for the routes of the container's packets in both directions.
 func (g *gatherer) paths(a *doctor.Attachment) {
-	in := 0
-	for _, h := range g.facts.Host.Links {
-		if h.Name == a.HostEnd && in == 0 {
-			in = h.Index
-			if h.Master != 0 {
-				in = h.Master
-			}
-		}
-	}
-	if in == 0 {
+	end := g.facts.Host.Link(a.HostEnd)
+	if end == nil {
 		return
 	}
+	in := cmp.Or(end.Master, end.Index)
 	for _, p := range a.Addrs {
 		path := doctor.Path{From: p.Addr()}
 		var err error
@@ -83,10 +77,8 @@ func (g *gatherer) paths(a *doctor.Attachment) {
 			path.Err = err.Error()
 		}
 		if name, err := g.engine.LinkTo(p.Addr()); err == nil {
-			for _, h := range g.facts.Host.Links {
-				if h.Name == name {
-					path.Back = h.Index
-				}
+			if back := g.facts.Host.Link(name); back != nil {
+				path.Back = back.Index
 			}
 		}
 		a.Paths = append(a.Paths, path)
@@ -145,12 +137,8 @@ func (g *gatherer) ping(ctx context.Context, a *doctor.Attachment) {
 	}
 	defer ns.Close()
 	index := 0
-	if a.Inside != nil {
-		for _, l := range a.Inside.Links {
-			if l.Name == a.IfName {
-				index = l.Index
-			}
-		}
+	if l := a.Inside.Link(a.IfName); l != nil {
+		index = l.Index
 	}
 	for _, gw := range a.Gateways {
 		err := packet.Ping(ctx, ns, gw, index, pingTimeout)

@@ -21,6 +21,19 @@ type Survey struct {
 	Rules  []kernel.RuleInfo
 }
 
+// Link returns the link with a name, or nil. A nil survey has none.
+func (s *Survey) Link(name string) *kernel.LinkInfo {
+	if s == nil || name == "" {
+		return nil
+	}
+	for _, l := range s.Links {
+		if l.Name == name {
+			return l
+		}
+	}
+	return nil
+}
+
 // NewSurvey reads the state of a side's namespace.
 func NewSurvey(e *kernel.Engine, s kernel.Side) (*Survey, error) {
 	out := &Survey{}
