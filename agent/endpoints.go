@@ -176,15 +176,12 @@ func (e *endpoints) wanted() (map[string][]byte, error) {
 	return out, nil
 }
 
-// fileTimes is longer than the resolution of file times.
-const fileTimes = 50 * time.Millisecond
-
 // currentStamp returns a value that changes with the attachment records and with what network policy knows about them,
 // or "" if that is uncertain. ADD may write the second a moment after the first.
 func (e *endpoints) currentStamp() string {
 	records := e.dir.Stamp()
 	policed, changed := e.policed.EndpointStamp()
-	if records == "" || time.Since(changed) < fileTimes {
+	if records == "" || time.Since(changed) < attach.Tick {
 		return ""
 	}
 	return records + policed

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// tick is longer than the resolution of file times.
-const tick = 50 * time.Millisecond
+// Tick is longer than the resolution of file times.
+const Tick = 50 * time.Millisecond
 
 // Stamp returns a value that changes whenever a record is created, removed or replaced. It is "" if that is uncertain:
 // right after a change, or if the directory is unreadable. Take it before List to learn later whether the list is
@@ -26,7 +26,7 @@ func (d *Dir) Stamp() string {
 			path = filepath.Join(path, entry.Name())
 		}
 		st, err := os.Stat(path)
-		if err != nil || time.Since(st.ModTime()) < tick {
+		if err != nil || time.Since(st.ModTime()) < Tick {
 			return ""
 		}
 		fmt.Fprintf(&b, "%s %d\n", path, st.ModTime().UnixNano())

@@ -30,7 +30,7 @@ func TestStampChangesWithRecords(t *testing.T) {
 		if s := d.Stamp(); s != "" {
 			t.Errorf("%s: right after it the stamp is %q", change.what, s)
 		}
-		time.Sleep(2 * tick)
+		time.Sleep(2 * Tick)
 		s := d.Stamp()
 		if s == "" || seen[s] != "" || s != d.Stamp() {
 			t.Errorf("%s: the stamp is %q, as when %q", change.what, s, seen[s])

@@ -110,10 +110,8 @@ func links(dump string) string {
 func TestRepair(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	c := kerneltest.Netns(t)
 	h.network("n1", "", pool4)
-	h.call("NetworkDriver.CreateEndpoint", `{`+ids("n1", "e1")+`,"Interface":{"Address":"10.20.0.5/24"}}`)
-	h.join("n1", "e1", c, "10.20.0.5/24")
+	c := h.container()
 	kerneltest.In(t, c, "ip", "addr", "flush", "dev", "eth0")
 	kerneltest.Run(t, "nft", "flush", "ruleset")
 	if r := h.repaired(false); len(r.Restored) < 2 || len(r.Failed) > 0 {
@@ -126,10 +124,8 @@ func TestRepair(t *testing.T) {
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	c := kerneltest.Netns(t)
 	h.network("n1", "", pool4)
-	h.call("NetworkDriver.CreateEndpoint", `{`+ids("n1", "e1")+`,"Interface":{"Address":"10.20.0.5/24"}}`)
-	h.join("n1", "e1", c, "10.20.0.5/24")
+	c := h.container()
 	found := func() (names []string) {
 		t.Helper()
 		facts, unseen, err := gather.Facts(t.Context(), gather.Options{
@@ -191,9 +187,7 @@ func TestMovedBack(t *testing.T) {
 	kerneltest.Run(t, "ip", "link", "set", "up0", "up")
 	h.network("n1", `"type":"macvlan","parent":"up0"`, pool4)
 	for _, end := range []string{"moved back", "gone"} {
-		c := kerneltest.Netns(t)
-		h.call("NetworkDriver.CreateEndpoint", `{`+ids("n1", "e1")+`,"Interface":{"Address":"10.20.0.5/24"}}`)
-		h.join("n1", "e1", c, "10.20.0.5/24")
+		c := h.container()
 		h.unchanged()
 		if end == "gone" {
 			kerneltest.Gone(t, c)

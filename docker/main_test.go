@@ -103,6 +103,15 @@ func ids(network, endpoint string) string {
 	return `"NetworkID":"` + network + `","EndpointID":"` + endpoint + `"`
 }
 
+// container returns a container that has the endpoint e1 of the network n1.
+func (h *host) container() (netns string) {
+	h.t.Helper()
+	netns = kerneltest.Netns(h.t)
+	h.call("NetworkDriver.CreateEndpoint", `{`+ids("n1", "e1")+`,"Interface":{"Address":"10.20.0.5/24"}}`)
+	h.join("n1", "e1", netns, "10.20.0.5/24")
+	return netns
+}
+
 // join joins an endpoint to a container and moves its link there, as dockerd does.
 func (h *host) join(network, endpoint, container, addresses string) (response map[string]any) {
 	h.t.Helper()

@@ -206,8 +206,8 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// TestEndpointDamagedByPowerFailure checks that a damaged file of an earlier boot counts as none and can be removed. One
-// of this boot is an error.
+// TestEndpointDamagedByPowerFailure checks that a damaged file of an earlier boot is treated as missing and can be
+// removed. A damaged file of this boot is an error.
 func TestEndpointDamagedByPowerFailure(t *testing.T) {
 	t.Parallel()
 	d, k := newDir(t), Key{"c", "eth0"}
