@@ -41,14 +41,29 @@ func File(dir string, o Options) (install.File, error) {
 	if other, p := overlap(dir, o); other != "" {
 		return install.File{}, fmt.Errorf("network %s has addresses of %s\nChoose other addresses with --subnet", other, p)
 	}
-	data, err := list(o)
-	if err == nil && o.Fused {
-		var list *libcni.NetworkConfigList
-		if list, err = libcni.ConfListFromBytes(data); err == nil {
-			data, err = fuse.Fuse(list)
-		}
+	data, err := plugins(o)
+	if err != nil {
+		return install.File{}, err
+	}
+	list, err := libcni.ConfListFromBytes(data)
+	if err != nil {
+		return install.File{}, err
+	}
+	if err := check(list); err != nil {
+		return install.File{}, err
+	}
+	if o.Fused {
+		data, err = fuse.Fuse(list)
 	}
 	return install.File{Path: file, Data: data, Mode: 0o644}, err
+}
+
+// check returns the error of plugin host-local for the subnets.
+func check(list *libcni.NetworkConfigList) error {
+	if _, _, err := netconf.HostLocalRanges(list, list.Plugins[0]); err != nil {
+		return fmt.Errorf("network %s: %w\nChoose other addresses with --subnet", list.Name, err)
+	}
+	return nil
 }
 
 // sameName returns another file with a network of this name, or "".
@@ -97,17 +112,21 @@ func bridgeName(network string) string {
 	return fmt.Sprintf("%s%.11x", prefix, sha256.Sum256([]byte(network)))[:15]
 }
 
-func list(o Options) ([]byte, error) {
+// plugins returns the list of a network, not fused. Its first plugin allocates the addresses.
+func plugins(o Options) ([]byte, error) {
 	type object = map[string]any
 	var ranges []any
-	routes := []any{}
+	routes, families := []any{}, map[string]bool{}
 	for _, p := range o.Subnets {
 		everywhere := "0.0.0.0/0"
 		if p.Addr().Is6() {
 			everywhere = "::/0"
 		}
 		ranges = append(ranges, []any{object{"subnet": p.Masked().String()}})
-		routes = append(routes, object{"dst": everywhere})
+		if !families[everywhere] {
+			routes = append(routes, object{"dst": everywhere})
+		}
+		families[everywhere] = true
 	}
 	data, err := json.MarshalIndent(object{
 		"cniVersion": "1.0.0", "cniVersions": []string{"0.4.0", "1.0.0", "1.1.0"}, "name": o.Name,

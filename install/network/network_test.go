@@ -49,3 +49,30 @@ func TestOverlap(t *testing.T) {
 		}
 	}
 }
+
+// TestSubnets checks that a network is written only if plugin host-local accepts its subnets, with one default route per
+// family.
+func TestSubnets(t *testing.T) {
+	t.Parallel()
+	for subnets, want := range map[string]string{
+		"10.20.0.0/16 10.20.1.0/24":              "overlaps with",
+		"10.20.0.0/16 10.20.0.0/16":              "overlaps with",
+		"10.20.0.0/31":                           "too small",
+		"::ffff:10.20.0.0/112":                   "IPv4 notation",
+		"fd00::/127":                             "too small",
+		"10.20.0.0/30 10.21.0.0/24 fd00:20::/64": "",
+		"10.20.0.7/16":                           "",
+	} {
+		o := Options{Name: "one"}
+		for s := range strings.FieldsSeq(subnets) {
+			o.Subnets = append(o.Subnets, netip.MustParsePrefix(s))
+		}
+		f, err := File(t.TempDir(), o)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", subnets, err, want)
+		}
+		if err == nil && strings.Count(string(f.Data), `"dst": "0.0.0.0/0"`) != 1 {
+			t.Errorf("%s:\n%s", subnets, f.Data)
+		}
+	}
+}
