@@ -2,19 +2,27 @@ package agent
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/plugins/delegate"
 )
 
+// WrittenList is the name of a file in the agent's directory of lasting state. It has the path of the list that the agent
+// wrote, and the hash of its content.
+const WrittenList = "written-list"
+
 // writeCNIConfig writes the network configuration that runtimes wait for. The file stays when the agent stops:
-// containers can be created without the agent.
-func writeCNIConfig(all *config.Config) error {
+// containers can be created without the agent. If cni.file has changed, the earlier file is removed: a runtime uses the
+// first one by name. lib is the agent's directory of lasting state.
+func writeCNIConfig(all *config.Config, lib string) error {
 	c := all.CNI
 	if c.File == "" {
 		return nil
@@ -39,14 +47,49 @@ func writeCNIConfig(all *config.Config) error {
 		return fmt.Errorf("cni.list: %w", err)
 	}
 	want.WriteByte('\n')
-	if have, err := os.ReadFile(c.File); err == nil && bytes.Equal(have, want.Bytes()) {
-		return nil
-	}
-	if err := os.MkdirAll(filepath.Dir(c.File), 0o755); err != nil {
+	note := filepath.Join(lib, WrittenList)
+	noted := fmt.Sprintf("%s\n%x\n", c.File, sha256.Sum256(want.Bytes()))
+	before, err := os.ReadFile(note)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("cni.file: %w", err)
 	}
-	if err := local.Replace(c.File, want.Bytes(), 0o644); err != nil {
+	have, err := os.ReadFile(c.File)
+	same := err == nil && bytes.Equal(have, want.Bytes())
+	if same && string(before) == noted {
+		return nil
+	}
+	if !same {
+		if err := os.MkdirAll(filepath.Dir(c.File), 0o755); err != nil {
+			return fmt.Errorf("cni.file: %w", err)
+		}
+		if err := local.Replace(c.File, want.Bytes(), 0o644); err != nil {
+			return fmt.Errorf("cni.file: %w", err)
+		}
+	}
+	if err := removeEarlierList(string(before), c.File); err != nil {
+		return fmt.Errorf("cni.file: %w", err)
+	}
+	if err := os.MkdirAll(lib, 0o755); err != nil {
+		return fmt.Errorf("cni.file: %w", err)
+	}
+	if err := local.Replace(note, []byte(noted), 0o644); err != nil {
 		return fmt.Errorf("cni.file: %w", err)
 	}
 	return nil
+}
+
+// removeEarlierList removes the file of a note, unless it is the current file or somebody else has changed it.
+func removeEarlierList(note, current string) error {
+	path, sum, _ := strings.Cut(strings.TrimSuffix(note, "\n"), "\n")
+	if path == "" || path == current {
+		return nil
+	}
+	raw, err := os.ReadFile(path)
+	if err == nil && fmt.Sprintf("%x", sha256.Sum256(raw)) == sum {
+		err = os.Remove(path)
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
 }

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -221,10 +222,10 @@ func TestPublish(t *testing.T) {
 // TestWriteCNIConfig checks that the file is written once, and again after a change.
 func TestWriteCNIConfig(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "net.d", "10-pods.conflist")
+	file, lib := filepath.Join(t.TempDir(), "net.d", "10-pods.conflist"), filepath.Join(t.TempDir(), "fairlead")
 	c := &config.Config{CNI: config.CNI{File: file, List: json.RawMessage(`{"name":"pods"}`)}}
 	for range 2 {
-		if err := writeCNIConfig(c); err != nil {
+		if err := writeCNIConfig(c, lib); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -232,29 +233,29 @@ func TestWriteCNIConfig(t *testing.T) {
 	if err != nil || string(raw) != "{\n  \"name\": \"pods\"\n}\n" {
 		t.Errorf("%v: %s", err, raw)
 	}
-	if err := writeCNIConfig(&config.Config{}); err != nil {
+	if err := writeCNIConfig(&config.Config{}, lib); err != nil {
 		t.Errorf("without a file to write: %v", err)
 	}
 	chained := &config.Config{CNI: config.CNI{File: file, Fuse: true, List: json.RawMessage(`{"name":"pods","plugins":[{"type":"ptp"},{"type":"portmap"}]}`)}}
-	if err := writeCNIConfig(chained); err != nil {
+	if err := writeCNIConfig(chained, lib); err != nil {
 		t.Fatal(err)
 	}
 	if raw, err = os.ReadFile(file); err != nil || strings.Count(string(raw), `"type": "`) != 3 || !strings.Contains(string(raw), `"type": "fairlead-chain"`) {
 		t.Errorf("cni.fuse: %v: %s", err, raw)
 	}
 	chained.Policy.Enabled = true
-	if err := writeCNIConfig(chained); err != nil {
+	if err := writeCNIConfig(chained, lib); err != nil {
 		t.Fatal(err)
 	}
 	if raw, err = os.ReadFile(file); err != nil || strings.Count(string(raw), `"type": "fairlead-policy"`) != 1 || strings.Index(string(raw), "portmap") > strings.Index(string(raw), "fairlead-policy") {
 		t.Errorf("policy.enabled: %v: %s", err, raw)
 	}
 	c.PodNetworks.Enabled = true
-	if err := writeCNIConfig(c); err == nil || !strings.Contains(err.Error(), "cni.list: ") {
+	if err := writeCNIConfig(c, lib); err == nil || !strings.Contains(err.Error(), "cni.list: ") {
 		t.Errorf("a list without plugins: %v", err)
 	}
 	c.CNI.List = json.RawMessage(`{"name":"pods","plugins":[{"type":"ptp"},{"type":"portmap","capabilities":{"portMappings":true}}]}`)
-	if err := writeCNIConfig(c); err != nil {
+	if err := writeCNIConfig(c, lib); err != nil {
 		t.Fatal(err)
 	}
 	raw, err = os.ReadFile(file)
@@ -270,4 +271,39 @@ func TestWriteCNIConfig(t *testing.T) {
 		len(got.Plugins[0].Plugins) != 2 || !got.Plugins[0].Capabilities["portMappings"] || !got.Plugins[0].Capabilities["io.kubernetes.cri.pod-annotations"] {
 		t.Errorf("%v: %s", err, raw)
 	}
+}
+
+// TestCNIFileRenamed checks that a list under an earlier name goes, so that a runtime does not prefer it, unless somebody
+// else has changed it.
+func TestCNIFileRenamed(t *testing.T) {
+	t.Parallel()
+	dir, lib := t.TempDir(), filepath.Join(t.TempDir(), "fairlead")
+	write := func(name string) {
+		t.Helper()
+		c := &config.Config{CNI: config.CNI{File: filepath.Join(dir, name), List: json.RawMessage(`{"name":"pods"}`)}}
+		if err := writeCNIConfig(c, lib); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(names ...string) {
+		t.Helper()
+		entries, err := os.ReadDir(dir)
+		var have []string
+		for _, e := range entries {
+			have = append(have, e.Name())
+		}
+		if err != nil || !slices.Equal(have, names) {
+			t.Errorf("%v, %v, want %v", have, err, names)
+		}
+	}
+	write("10-a.conflist")
+	write("20-b.conflist")
+	want("20-b.conflist")
+	if err := os.WriteFile(filepath.Join(dir, "20-b.conflist"), []byte(`{"name":"mine"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	write("30-c.conflist")
+	want("20-b.conflist", "30-c.conflist")
+	write("30-c.conflist")
+	want("20-b.conflist", "30-c.conflist")
 }

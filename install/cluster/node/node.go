@@ -211,6 +211,7 @@ func (r *Report) forget(o Options) error {
 		}
 	}
 	r.remove(filepath.Join(dir.Root(), "snapshot"))
+	r.remove(filepath.Join(dir.Root(), agent.WrittenList))
 	return nil
 }
 
