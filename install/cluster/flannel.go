@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,10 +32,11 @@ type Flannel struct {
 	Backend   string
 	Nodes     []string // to switch
 
-	begun  []string // nodes that an interrupted command has begun to move back
-	set    appsv1.DaemonSet
-	names  *model.FlannelAnnotations
-	values kubernetes.Values
+	begun   []string // nodes that an interrupted command has begun to move back
+	set     appsv1.DaemonSet
+	names   *model.FlannelAnnotations
+	network *model.Network // that Fairlead continues
+	values  kubernetes.Values
 }
 
 // findFlannel reads flannel's DaemonSet and its configuration, and verifies that its nodes can switch.
@@ -59,11 +61,50 @@ func (c *Client) findFlannel(ctx context.Context, others []Other) (*Flannel, err
 	if err != nil {
 		return nil, err
 	}
-	f.Backend = network.Backends[len(network.Backends)-1].Type
+	f.network = network
+	f.Backend = f.backend().Type
 	if f.values, err = chartValues(network, list, prefix); err != nil {
 		return nil, err
 	}
 	return f, c.checkFlannelNodes(ctx, f)
+}
+
+// backend returns the backend of flannel's nodes.
+func (f *Flannel) backend() model.Backend { return f.network.Backends[len(f.network.Backends)-1] }
+
+// checkNetwork verifies that an existing default network has flannel's ranges and backend. With others, nodes with and
+// without flanneld would not reach each other.
+func (f *Flannel) checkNetwork(spec map[string]any) error {
+	raw, err := json.Marshal(spec)
+	if err != nil {
+		return err
+	}
+	var have model.Network
+	if err := json.Unmarshal(raw, &have); err != nil {
+		return fmt.Errorf("the network %s: %w", model.DefaultNetwork, err)
+	}
+	if len(have.Backends) == 0 {
+		have.Backends = []model.Backend{{Type: model.VXLAN}}
+	}
+	var differs []string
+	for _, s := range f.network.Subnets {
+		same := func(x model.Subnet) bool { return x.CIDR == s.CIDR && x.Assign == s.Assign }
+		if !slices.ContainsFunc(have.Subnets, same) {
+			differs = append(differs, fmt.Sprintf("it has no subnet %s with assign %s", s.CIDR, s.Assign))
+		}
+	}
+	b := f.backend()
+	same := func(x model.Backend) bool {
+		return x.Type == b.Type && cmp.Or(x.VNI, model.DefaultVNI) == cmp.Or(b.VNI, model.DefaultVNI) && cmp.Or(x.Port, model.DefaultPort) == cmp.Or(b.Port, model.DefaultPort)
+	}
+	if !slices.ContainsFunc(have.Backends, same) {
+		differs = append(differs, "it lacks flannel's backend "+b.Type+", or has another VNI or port")
+	}
+	if len(differs) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the network %s exists and differs from flannel's: %s\nTo change it, type: kubectl edit networks.fairlead.io %s\nIf no agent runs, you can delete it: kubectl delete networks.fairlead.io %s",
+		model.DefaultNetwork, strings.Join(differs, "; "), model.DefaultNetwork, model.DefaultNetwork)
 }
 
 // flannelSet reads flannel's DaemonSet.

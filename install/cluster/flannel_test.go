@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/fairlead/fairlead/contrib/kubernetes"
 	"github.com/fairlead/fairlead/install/cluster"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
@@ -102,9 +104,31 @@ func testFlannelRefused(t *testing.T, k *kubelets, c *cluster.Client) {
 	}
 	k.server.Delete(configMap)
 	must(t, k.server.Create("/api/v1/namespaces/default/configmaps", flannelConfig))
+	const networks = "/apis/fairlead.io/v1alpha1/networks"
+	must(t, c.Apply(t.Context(), definitions(t, options()), false, func(cluster.Change) {}))
+	for spec, want := range map[string]string{
+		`{subnets: [{cidr: 10.244.0.0/16, assign: podCIDR}], backends: [{type: wireguard}]}`:         "it lacks flannel's backend vxlan",
+		`{subnets: [{cidr: 10.244.0.0/16, assign: podCIDR}], backends: [{type: vxlan}]}`:             "it lacks flannel's backend vxlan, or has another VNI or port",
+		`{subnets: [{cidr: 10.244.0.0/16, assign: block}], backends: [{type: vxlan, port: 4789}]}`:   "it has no subnet 10.244.0.0/16 with assign podCIDR",
+		`{subnets: [{cidr: 10.245.0.0/16, assign: podCIDR}], backends: [{type: vxlan, port: 4789}]}`: "it has no subnet 10.244.0.0/16",
+	} {
+		must(t, k.server.Create(networks, "{apiVersion: fairlead.io/v1alpha1, kind: Network, metadata: {name: default}, spec: "+spec+"}"))
+		refused(want)
+		k.server.Delete(networks + "/default")
+	}
 	if _, err := c.Plan(t.Context(), options()); err == nil || !strings.Contains(err.Error(), "type: fairlead kubernetes install --from flannel") {
 		t.Errorf("without --from: %v", err)
 	}
+}
+
+// definitions returns the definitions in the manifest.
+func definitions(t *testing.T, o cluster.Options) []*cluster.Object {
+	t.Helper()
+	raw, err := kubernetes.Render(o.Manifest)
+	must(t, err)
+	all, err := cluster.Parse(raw)
+	must(t, err)
+	return slices.DeleteFunc(all, func(o *cluster.Object) bool { return o.GetKind() != "CustomResourceDefinition" })
 }
 
 // flannelPods returns the names of flannel's pods by node.

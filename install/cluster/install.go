@@ -112,6 +112,11 @@ func (c *Client) setNetwork(ctx context.Context, p *Plan, o *Options) error {
 		return err
 	}
 	network, _ := o.Manifest.Values["network"].(map[string]any)
+	if err == nil && p.Flannel != nil {
+		if err := p.Flannel.checkNetwork(object.Spec); err != nil {
+			return err
+		}
+	}
 	if err == nil {
 		if !o.Flannel && len(network) > 0 || len(o.PodCIDRs) > 0 {
 			p.Warnings = append(p.Warnings, "The network default exists, so this command does not change it. To change it, type: kubectl edit networks.fairlead.io default")
