@@ -73,6 +73,9 @@ func (c *Client) apply(ctx context.Context, o *Object, dry bool, change *Change)
 		return err
 	}
 	found := err == nil
+	if found && o.GetKind() == "Namespace" && (&Object{Object: before}).GetLabels()[nameLabel] == "" {
+		o = withoutName(o)
+	}
 	body, err := json.Marshal(o.Object)
 	if err != nil {
 		return err
@@ -95,6 +98,16 @@ func (c *Client) apply(ctx context.Context, o *Object, dry bool, change *Change)
 		}
 	}
 	return nil
+}
+
+// withoutName returns a copy of an object without the label by which Uninstall knows its own objects. A namespace that
+// somebody else created stays.
+func withoutName(o *Object) *Object {
+	o = o.DeepCopy()
+	labels := o.GetLabels()
+	delete(labels, nameLabel)
+	o.SetLabels(labels)
+	return o
 }
 
 // poll is the time between two reads of what a command waits for.

@@ -312,8 +312,19 @@ func testStatus(t *testing.T, k *kubelets, c *cluster.Client) {
 	if s.Nodes[2].NetworkUnavailable != "True" || fmt.Sprint(s.Subnets) != "[10.244.0.0/16 podCIDR]" {
 		t.Errorf("%+v", s)
 	}
-	if _, err := c.Status(t.Context(), "elsewhere"); err == nil || !strings.Contains(err.Error(), "Type: --namespace fairlead-system") {
-		t.Errorf("%v", err)
+	elsewhere := options()
+	elsewhere.Manifest.Namespace = "elsewhere"
+	for what, do := range map[string]func() error{
+		"status":  func() error { _, err := c.Status(t.Context(), "elsewhere"); return err },
+		"install": func() error { _, err := c.Plan(t.Context(), elsewhere); return err },
+		"uninstall": func() error {
+			_, err := c.Uninstall(t.Context(), cluster.UninstallOptions{Manifest: elsewhere.Manifest, Purge: true, Timeout: time.Minute, Progress: func(string) {}})
+			return err
+		},
+	} {
+		if err := do(); err == nil || !strings.Contains(err.Error(), "Type: --namespace fairlead-system") {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 	k.patch("/api/v1/nodes/n2", `{"status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "MemoryPressure", "status": "False"}, {"type": "NetworkUnavailable", "status": "False", "reason": "FairleadReady"}]}}`)
 	k.ready("n3", true)
@@ -479,7 +490,16 @@ func testPurge(t *testing.T, k *kubelets, c *cluster.Client) {
 	k.mu.Lock()
 	delete(k.report, "n1")
 	k.mu.Unlock()
-	out := uninstall(t, c, cluster.UninstallOptions{Purge: true})
+	// Another component's definition stays, although the values have podNetworks.
+	const attachments = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/network-attachment-definitions.k8s.cni.cncf.io"
+	withNetworks := options("podNetworks.enabled=true")
+	must(t, c.Apply(t.Context(), definitions(t, withNetworks), false, func(cluster.Change) {}))
+	out, err := c.Uninstall(t.Context(), cluster.UninstallOptions{Manifest: withNetworks.Manifest, Purge: true, Timeout: kerneltest.Slow(time.Minute), Progress: func(string) {}})
+	must(t, err)
+	if err := k.server.Client().Get().AbsPath(attachments).Do(t.Context()).Error(); err != nil || !slices.Contains(out.Kept, "CustomResourceDefinition network-attachment-definitions.k8s.cni.cncf.io: other components use it, too") {
+		t.Errorf("%v, %q", err, out.Kept)
+	}
+	k.server.Delete(attachments)
 	if len(out.Nodes) != 3 || len(out.Nodes[0].Attachments) != 0 || !slices.Contains(out.Removed, "Namespace fairlead-system") || !slices.Contains(out.Removed, "CustomResourceDefinition networks.fairlead.io") {
 		t.Errorf("%+v", out)
 	}

@@ -44,6 +44,9 @@ func (c *Client) Plan(ctx context.Context, o Options) (p *Plan, err error) {
 	if p.Version, err = c.Version(ctx); err != nil {
 		return nil, err
 	}
+	if err := c.checkNamespace(ctx, o.Manifest.Namespace); err != nil {
+		return nil, err
+	}
 	if p.Others, err = c.Others(ctx); err != nil {
 		return nil, err
 	}

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	model "github.com/fairlead/fairlead/agent/cluster"
 )
@@ -67,16 +67,31 @@ func (c *Client) Status(ctx context.Context, namespace string) (*Status, error) 
 
 // notInstalled returns the error for a namespace without agents. It names a namespace with agents.
 func (c *Client) notInstalled(ctx context.Context, namespace string) error {
-	sets, err := list[metav1.PartialObjectMetadata](ctx, c, pathOf("DaemonSet", ""), agentLabel)
+	if err := c.checkNamespace(ctx, namespace); err != nil {
+		return err
+	}
+	return fmt.Errorf("this cluster (%s) has no DaemonSet %s in the namespace %s\nTo install Fairlead, type: fairlead kubernetes install", c.server, agentName, namespace)
+}
+
+// checkNamespace returns an error if a namespace has no agents, but another one does.
+func (c *Client) checkNamespace(ctx context.Context, namespace string) error {
+	sets, err := list[appsv1.DaemonSet](ctx, c, pathOf("DaemonSet", ""), agentLabel)
 	if err != nil {
 		return err
 	}
-	for _, s := range sets {
-		if s.Name == agentName {
-			return fmt.Errorf("the namespace %s has no agents of Fairlead, but %s has\nType: --namespace %s", namespace, s.Namespace, s.Namespace)
-		}
+	sets = slices.DeleteFunc(sets, func(s appsv1.DaemonSet) bool { return !isAgents(&s) })
+	if len(sets) == 0 || slices.ContainsFunc(sets, func(s appsv1.DaemonSet) bool { return s.Namespace == namespace }) {
+		return nil
 	}
-	return fmt.Errorf("this cluster (%s) has no DaemonSet %s in the namespace %s\nTo install Fairlead, type: fairlead kubernetes install", c.server, agentName, namespace)
+	return fmt.Errorf("the namespace %s has no agents of Fairlead, but %s has\nType: --namespace %s", namespace, sets[0].Namespace, sets[0].Namespace)
+}
+
+// isAgents reports whether a DaemonSet is that of the agents. The one that installs only plugins has the same name, but
+// no configuration.
+func isAgents(set *appsv1.DaemonSet) bool {
+	return set.Name == agentName && slices.ContainsFunc(set.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.ConfigMap != nil && v.ConfigMap.Name == agentName
+	})
 }
 
 // blocks returns the blocks of each node.

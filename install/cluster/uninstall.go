@@ -52,6 +52,9 @@ func (c *Client) Uninstall(ctx context.Context, o UninstallOptions) (out *Uninst
 	if _, err := c.Version(ctx); err != nil {
 		return nil, err
 	}
+	if err := c.checkNamespace(ctx, o.Manifest.Namespace); err != nil {
+		return nil, err
+	}
 	manifest, err := kubernetes.Render(o.Manifest)
 	if err != nil {
 		return nil, err
@@ -149,7 +152,11 @@ func installedConfig(m *corev1.ConfigMap) (conf config.Config, err error) {
 
 // uninstallNodes ends the agents and removes Fairlead from every node.
 func (c *Client) uninstallNodes(ctx context.Context, set, remover *appsv1.DaemonSet, namespace *Object, o UninstallOptions, out *Uninstalled) error {
-	if err := c.apply(ctx, namespace, false, &Change{}); err != nil { // an earlier uninstallation has deleted it
+	err := c.get(ctx, &struct{}{}, pathOf("Namespace", "")+"/"+namespace.GetName())
+	if errors.Is(err, os.ErrNotExist) { // an earlier uninstallation has deleted it
+		err = c.apply(ctx, namespace, false, &Change{})
+	}
+	if err != nil {
 		return err
 	}
 	if err := c.endAgents(ctx, set, o, out); err != nil {

@@ -1,7 +1,9 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -83,6 +85,88 @@ func TestNamespaceInUse(t *testing.T) {
 		}
 		if got, err := c.namespaceInUse(t.Context(), "net"); got != want || err != nil {
 			t.Errorf("%s: %q, %v, want %q", path, got, err, want)
+		}
+	}
+}
+
+// TestOtherNamespace checks that neither an installation nor an uninstallation changes anything while the agents run in
+// another namespace. The DaemonSet that installs only plugins has the agents' name.
+func TestOtherNamespace(t *testing.T) {
+	t.Parallel()
+	const set = `{"metadata": {"name": "fairlead", "namespace": %q, "uid": "1"}, "spec": {"template": {"spec": {"volumes": [{"name": "config"%s}]}}}}`
+	sets := ""
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.Method != http.MethodGet:
+			t.Errorf("%s %s", r.Method, r.URL.Path)
+		case r.URL.Path == "/version":
+			fmt.Fprint(w, `{"gitVersion": "v1.37.2", "major": "1", "minor": "37"}`)
+		case r.URL.Path == "/apis/apps/v1/daemonsets":
+			fmt.Fprintf(w, `{"items": [%s]}`, sets)
+		default:
+			t.Errorf("GET %s", r.URL.Path)
+		}
+	}))
+	defer api.Close()
+	c, err := New(&rest.Config{Host: api.URL}, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest := kubernetes.Options{Namespace: "net"}
+	plugins, agents := fmt.Sprintf(set, "kube-system", ""), `, "configMap": {"name": "fairlead"}`
+	sets = plugins + "," + fmt.Sprintf(set, "other", agents)
+	const want = "the namespace net has no agents of Fairlead, but other has\nType: --namespace other"
+	if _, err := c.Plan(t.Context(), Options{Manifest: manifest}); err == nil || err.Error() != want {
+		t.Errorf("Plan: %v", err)
+	}
+	if _, err := c.Uninstall(t.Context(), UninstallOptions{Manifest: manifest, Purge: true}); err == nil || err.Error() != want {
+		t.Errorf("Uninstall: %v", err)
+	}
+	for _, sets = range []string{plugins, plugins + "," + fmt.Sprintf(set, "other", agents) + "," + fmt.Sprintf(set, "net", agents)} {
+		if err := c.checkNamespace(t.Context(), "net"); err != nil {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+// TestNamespaceOfOthers checks that a namespace that somebody else created does not get the label by which --purge knows
+// what to delete.
+func TestNamespaceOfOthers(t *testing.T) {
+	t.Parallel()
+	for labels, want := range map[string]bool{"{}": false, `{"app.kubernetes.io/name": "fairlead"}`: true, "": true} {
+		labelled := false
+		api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			if r.Method == http.MethodPatch {
+				body, _ := io.ReadAll(r.Body)
+				labelled = strings.Contains(string(body), nameLabel)
+				if !strings.Contains(string(body), "pod-security.kubernetes.io/enforce") {
+					t.Errorf("%s", body)
+				}
+			}
+			if labels == "" && r.Method == http.MethodGet {
+				w.WriteHeader(http.StatusNotFound)
+				fmt.Fprint(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}`)
+				return
+			}
+			fmt.Fprintf(w, `{"kind": "Namespace", "metadata": {"name": "net", "labels": %s}}`, cmp.Or(labels, "{}"))
+		}))
+		defer api.Close()
+		c, err := New(&rest.Config{Host: api.URL}, "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := kubernetes.Render(kubernetes.Options{Namespace: "net"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects, err := Parse(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Apply(t.Context(), objects[:1], false, func(Change) {}); err != nil || labelled != want {
+			t.Errorf("labels %q: the label is set: %v, want %v, %v", labels, labelled, want, err)
 		}
 	}
 }
