@@ -112,7 +112,7 @@ func writeRecord(t *testing.T, dir *attach.Dir) {
 func writeRecordOf(t *testing.T, dir *attach.Dir, address string) {
 	t.Helper()
 	r := dir.New("pods", "c", "eth0", "/proc/self/ns/net")
-	r.Parts = []attach.Part{{Plugin: "ptp", Done: true, Result: attach.Now(&cni.Result{IPs: []cni.IP{{Address: netip.MustParsePrefix(address)}}})}}
+	r.Parts = []attach.Part{{Plugin: "ptp", Done: true, Result: attach.LazyOf(&cni.Result{IPs: []cni.IP{{Address: netip.MustParsePrefix(address)}}})}}
 	if err := dir.Write(r); err != nil {
 		t.Fatal(err)
 	}

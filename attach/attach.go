@@ -35,7 +35,7 @@ type Record struct {
 	Since       time.Duration `json:"since"`             // time since boot at creation
 	Parts       []Part        `json:"parts"`             // in the order of the list
 	Adopted     bool          `json:"adopted,omitempty"` // created by the reference plugins: objects lists what to remove, not what exists
-	Staged      bool          `json:"staged,omitempty"`  // the container's link is on the host, and the runtime will move it: see Settle
+	Staged      bool          `json:"staged,omitempty"`  // the container's link is on the host, and the runtime will move it: see NoteMove
 	Link        string        `json:"link,omitempty"`    // name of the container's link, if the runtime changed it; "": IfName
 
 	stored []byte // as last written
@@ -45,14 +45,14 @@ type Record struct {
 
 // Part contains the objects that one plugin of the list created.
 type Part struct {
-	Plugin  string                `json:"plugin"`
-	IPAM    string                `json:"ipam,omitempty"` // the IPAM plugin's type
-	Done    bool                  `json:"done"`           // false: the ADD is in progress or was interrupted
-	PID     int                   `json:"pid,omitempty"`  // of that ADD
-	Conf    string                `json:"conf,omitempty"` // hash of the configuration that ADD got; "": unknown
-	Objects Later[kernel.Objects] `json:"objects"`
-	Result  Later[*cni.Result]    `json:"result"` // nil until ADD has one
-	Ports   []Port                `json:"ports,omitempty"`
+	Plugin  string               `json:"plugin"`
+	IPAM    string               `json:"ipam,omitempty"` // the IPAM plugin's type
+	Done    bool                 `json:"done"`           // false: the ADD is in progress or was interrupted
+	PID     int                  `json:"pid,omitempty"`  // of that ADD
+	Conf    string               `json:"conf,omitempty"` // hash of the configuration that ADD got; "": unknown
+	Objects Lazy[kernel.Objects] `json:"objects"`
+	Result  Lazy[*cni.Result]    `json:"result"` // nil until ADD has one
+	Ports   []Port               `json:"ports,omitempty"`
 
 	adding bool // the ADD held the record's lock when the record was read
 

@@ -28,8 +28,8 @@ func record(d *attach.Dir, o kernel.Owner) *attach.Record {
 	zero := 0
 	r.Parts = []attach.Part{{
 		Plugin: "bridge", IPAM: "host-local",
-		Objects: attach.Now(kernel.Objects{&kernel.Up{Link: "eth0"}}),
-		Result:  attach.Now(&cni.Result{IPs: []cni.IP{{Interface: &zero, Address: netip.MustParsePrefix("10.1.0.2/24")}}}),
+		Objects: attach.LazyOf(kernel.Objects{&kernel.Up{Link: "eth0"}}),
+		Result:  attach.LazyOf(&cni.Result{IPs: []cni.IP{{Interface: &zero, Address: netip.MustParsePrefix("10.1.0.2/24")}}}),
 		Ports:   []attach.Port{{HostPort: 80, ContainerPort: 8080, Protocol: "tcp"}},
 	}}
 	r.Parts[0].PID = os.Getpid()
@@ -182,7 +182,7 @@ func TestRecordLifecycle(t *testing.T) {
 }
 
 // same compares a value that was read with the one that was written.
-func same[T any](t *testing.T, have, want attach.Later[T]) {
+func same[T any](t *testing.T, have, want attach.Lazy[T]) {
 	t.Helper()
 	h, err := have.Get()
 	w, _ := want.Get() // never decoded
@@ -497,7 +497,7 @@ func TestFreeKeepsOthersReservation(t *testing.T) {
 	}
 }
 
-// Seize works only while a listed attachment is unchanged and nobody else works on it; an ADD waits.
+// TakeForGC works only while a listed attachment is unchanged and nobody else works on it; an ADD waits.
 func TestSeizeOnlyUnchanged(t *testing.T) {
 	t.Parallel()
 	d := attach.Open(t.TempDir())
@@ -517,7 +517,7 @@ func TestSeizeOnlyUnchanged(t *testing.T) {
 	}
 	gone := func(why string, listed *attach.Record) {
 		t.Helper()
-		if _, _, err := d.Seize(listed); !errors.Is(err, os.ErrNotExist) {
+		if _, _, err := d.TakeForGC(listed); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s: %v", why, err)
 		}
 	}
@@ -534,7 +534,7 @@ func TestSeizeOnlyUnchanged(t *testing.T) {
 	}
 	reservation.Free()
 
-	r, reservation, err := d.Seize(first)
+	r, reservation, err := d.TakeForGC(first)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -543,14 +543,14 @@ func TestSeizeOnlyUnchanged(t *testing.T) {
 	}
 	gone("another collector has it", first)
 	r.Parts = r.Parts[:1]
-	if err := d.Shrink(r, reservation); err != nil {
+	if err := d.ReplaceParts(r, reservation); err != nil {
 		t.Fatal(err)
 	}
 	left, err := d.Read(o)
 	if err != nil || len(left.Parts) != 1 {
 		t.Fatalf("%+v, %v: want one part left", left, err)
 	}
-	if r, reservation, err = d.Seize(left); err != nil {
+	if r, reservation, err = d.TakeForGC(left); err != nil {
 		t.Fatal(err)
 	}
 	awaited := make(chan error)
@@ -560,7 +560,7 @@ func TestSeizeOnlyUnchanged(t *testing.T) {
 		awaited <- err
 	}()
 	r.Parts = nil
-	if err := d.Shrink(r, reservation); err != nil {
+	if err := d.ReplaceParts(r, reservation); err != nil {
 		t.Error(err)
 	}
 	if err := <-awaited; err != nil {

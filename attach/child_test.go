@@ -55,7 +55,7 @@ func TestLocksEndDespiteChild(t *testing.T) {
 			if err != nil {
 				return nil, err
 			}
-			r, reservation, err := d.Seize(r)
+			r, reservation, err := d.TakeForGC(r)
 			return func() { r.Unlock(); reservation.Free() }, err
 		}), take},
 		{"repair", after(func(d *attach.Dir) (func(), error) { _, release, err := d.Hold(owner); return release, err }), take},

@@ -27,7 +27,7 @@ func TestExpected(t *testing.T) {
 	d := attach.Open(t.TempDir())
 	r := d.New("net", "c1", "eth0", "/proc/self/ns/net")
 	part := func(plugin, conf string, list ...kernel.Object) {
-		r.Parts = append(r.Parts, attach.Part{Plugin: plugin, Conf: conf, Objects: attach.Now(kernel.Objects(list))})
+		r.Parts = append(r.Parts, attach.Part{Plugin: plugin, Conf: conf, Objects: attach.LazyOf(kernel.Objects(list))})
 	}
 	part("bridge", "b1", &kernel.Up{Link: "eth0"})
 	part("tuning", "t1", &kernel.LinkAttrs{Link: "eth0", Set: kernel.LinkSettings{MTU: 1400}}, &kernel.Sysctl{Key: "net/core/somaxconn", Value: "500"})
@@ -93,7 +93,7 @@ func TestSeizeRemoved(t *testing.T) {
 	if err := errors.Join(create(d, r), d.Finish(r, 0), d.Remove(owner)); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := d.Seize(r); !errors.Is(err, os.ErrNotExist) {
+	if _, _, err := d.TakeForGC(r); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}
 	if d.Reserved(owner) {

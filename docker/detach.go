@@ -16,7 +16,7 @@ import (
 
 // detach removes an endpoint's attachment, if there is one.
 func (d *Driver) detach(ctx context.Context, e *endpoint, n *network) error {
-	d.settle(e, n) // the link may have a new name by now
+	d.noteMove(e, n) // the link may have a new name by now
 	record, err := d.records.Read(e.owner(n))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err

@@ -3,7 +3,7 @@
 //
 // dockerd creates a container's namespace after it has asked for the container's link, moves that link itself, and
 // configures it. So CreateEndpoint runs a staged ADD (plugin.Staged), which creates the host's objects and leaves the
-// container's link on the host. Once dockerd has moved the link, the record is completed (attach.Dir.Settle).
+// container's link on the host. Once dockerd has moved the link, the record is completed (attach.Dir.NoteMove).
 //
 // ADR 23 has the reasons.
 package docker

@@ -179,7 +179,7 @@ func (d *Driver) join(_ context.Context, q *joinRequest) (any, error) {
 	if err := d.endpoints.write(e.ID, e); err != nil {
 		return nil, err
 	}
-	go d.settleSoon(e.ID)
+	go d.noteMoveSoon(e.ID)
 	return out, nil
 }
 

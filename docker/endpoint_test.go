@@ -263,8 +263,8 @@ func TestInternal(t *testing.T) {
 	}
 }
 
-// TestSettledObjects checks which objects of an attachment remain once dockerd has configured the container.
-func TestSettledObjects(t *testing.T) {
+// TestMovedObjects checks which objects of an attachment remain once dockerd has configured the container.
+func TestMovedObjects(t *testing.T) {
 	t.Parallel()
 	p := netip.MustParsePrefix
 	list := kernel.Objects{
@@ -280,7 +280,7 @@ func TestSettledObjects(t *testing.T) {
 		&kernel.StackedLink{Type: "vlan", Name: "fl1", Parent: "eth9", VLAN: 5},
 	}
 	var got []string
-	for _, o := range list.Settle("fl1", "eth3") {
+	for _, o := range list.Moved("fl1", "eth3") {
 		got = append(got, o.String())
 	}
 	want := []string{

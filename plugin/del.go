@@ -110,8 +110,8 @@ func (s *session) removeNoted(ctx context.Context) error {
 		return err
 	}
 	o := jobs[0].att.Owner
-	if s.seized {
-		return s.dir.Shrink(past, s.reservation)
+	if s.forGC {
+		return s.dir.ReplaceParts(past, s.reservation)
 	}
 	if past != nil && len(past.Parts) == 0 {
 		return s.dir.Remove(o)

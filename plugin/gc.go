@@ -83,8 +83,8 @@ func (j *job) recent(rec *attach.Record) bool {
 	return false
 }
 
-// seizeLimit bounds the records that a GC holds at a time; each needs two open files.
-const seizeLimit = 200
+// gcBatchSize bounds the records that a GC holds at a time; each needs two open files.
+const gcBatchSize = 200
 
 // gcRecords removes this plugin's part of every invalid attachment that has a record.
 func (j *job) gcRecords(ctx context.Context) error {
@@ -93,19 +93,19 @@ func (j *job) gcRecords(ctx context.Context) error {
 	dead := slices.DeleteFunc(all, func(rec *attach.Record) bool {
 		return rec.Network != j.base.Name || j.valid(rec.Owner()) || j.recent(rec) || rec.Last(j.Name) < 0
 	})
-	for part := range slices.Chunk(dead, seizeLimit) {
+	for part := range slices.Chunk(dead, gcBatchSize) {
 		errs = append(errs, j.gcBatch(ctx, part))
 	}
 	return errors.Join(errs...)
 }
 
-// gcBatch removes only what it can seize: a DEL, and another ADD of the same names, may have run since the listing.
+// gcBatch removes only what it can take: a DEL, and another ADD of the same names, may have run since the listing.
 func (j *job) gcBatch(ctx context.Context, list []*attach.Record) error {
 	var errs []error
 	var gone []*session
 	var links kernel.Objects
 	for _, listed := range list {
-		rec, place, err := j.dir.Seize(listed)
+		rec, place, err := j.dir.TakeForGC(listed)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
@@ -115,7 +115,7 @@ func (j *job) gcBatch(ctx context.Context, list []*attach.Record) error {
 		}
 		s := newSession(ctx, j.env.Root)
 		defer s.close()
-		s.past, s.reservation, s.reservedFor, s.seized = rec, place, rec.Owner(), true
+		s.past, s.reservation, s.reservedFor, s.forGC = rec, place, rec.Owner(), true
 		gone = append(gone, s)
 		if i := rec.Last(j.Name); i >= 0 {
 			list, _ := rec.Parts[i].Objects.Get() // unreadable objects are found by owner tag

@@ -208,7 +208,7 @@ func (j *job) build(ctx context.Context) (res *cni.Result, err error) {
 
 // part returns the plugin's part of the record.
 func (j *job) part() attach.Part {
-	p := attach.Part{Plugin: j.Name, IPAM: j.ipam.name, PID: os.Getpid(), Conf: j.confHash(), Objects: attach.Now(j.objects), Result: attach.Now(j.result)}
+	p := attach.Part{Plugin: j.Name, IPAM: j.ipam.name, PID: os.Getpid(), Conf: j.confHash(), Objects: attach.LazyOf(j.objects), Result: attach.LazyOf(j.result)}
 	if c, ok := j.conf.(Claimer); ok {
 		p.Ports = c.Claims()
 	}

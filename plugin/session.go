@@ -40,7 +40,7 @@ type session struct {
 	// planned are links that plugins were given before they existed.
 	planned  map[link]*kernel.LinkInfo
 	removals []*job         // DELs that wait for those of other plugins
-	seized   bool           // by a collector, which holds the reservation too: see attach.Seize
+	forGC    bool           // GC holds the reservation, too: see attach.TakeForGC
 	past     *attach.Record // the recorded ADD, without the parts that DEL took
 	readErr  error          // why an existing record could not be read
 	staged   bool           // see Staged

@@ -15,7 +15,7 @@ func TestDetachedInTheMeantime(t *testing.T) {
 	dir, runtime := attach.Open(t.TempDir()), libcni.NewCNIConfigWithCacheDir(nil, t.TempDir(), nil)
 	listed := dir.New("net", "c1", "eth0", "/proc/self/ns/net")
 	listed.Parts = []attach.Part{{Plugin: "bridge", Done: true,
-		Objects: attach.Now(kernel.Objects{&kernel.Up{In: kernel.Host, Link: "gone"}})}}
+		Objects: attach.LazyOf(kernel.Objects{&kernel.Up{In: kernel.Host, Link: "gone"}})}}
 	for _, dry := range []bool{false, true} {
 		if r := repair.Attachment(dir, runtime, listed, dry); r.Skipped == "" || r.Error != "" || len(r.Restored)+len(r.Failed) > 0 {
 			t.Errorf("dry %v: got %+v", dry, r)

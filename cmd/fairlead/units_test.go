@@ -81,7 +81,7 @@ func TestListStates(t *testing.T) {
 		}
 	}
 	gone := dir.New("n", "gone", "eth0", filepath.Join(root, "none"))
-	gone.Parts = []attach.Part{{Plugin: "bridge", Done: true, Result: attach.Now(&cni.Result{})}}
+	gone.Parts = []attach.Part{{Plugin: "bridge", Done: true, Result: attach.LazyOf(&cni.Result{})}}
 	must(t, dir.Write(gone))
 	code, out, stderr := call(map[string]string{"FAIRLEAD_RUN": root}, "fairlead", "list")
 	want := `NETWORK  CONTAINER  INTERFACE  ADDRESSES  HOST PORTS  AGE  STATE

@@ -19,13 +19,13 @@ const (
 	settleTime = 5 * time.Minute
 )
 
-// settleSoon waits until dockerd has moved the link of an endpoint, and completes its record.
-func (d *Driver) settleSoon(id string) {
+// noteMoveSoon waits until dockerd has moved the link of an endpoint, and completes its record.
+func (d *Driver) noteMoveSoon(id string) {
 	ctx, cancel := context.WithTimeout(d.ctx, settleTime)
 	defer cancel()
 	for gap := firstLook; ; gap = min(2*gap, longestGap) {
 		done := false
-		if err := d.host.Do(func() error { done = d.trySettle(id); return nil }); err != nil {
+		if err := d.host.Do(func() error { done = d.tryNoteMove(id); return nil }); err != nil {
 			d.log("endpoint %s: %v", id, err)
 		}
 		if done {
@@ -39,20 +39,20 @@ func (d *Driver) settleSoon(id string) {
 	}
 }
 
-// trySettle reports whether there is nothing left to do.
-func (d *Driver) trySettle(id string) bool {
+// tryNoteMove reports whether there is nothing left to do.
+func (d *Driver) tryNoteMove(id string) bool {
 	defer d.locks.lock(id)()
 	e, err := d.endpoints.read(id)
 	if err != nil {
 		return true
 	}
 	n, err := d.networks.read(e.NetworkID)
-	return err != nil || d.settle(e, n)
+	return err != nil || d.noteMove(e, n)
 }
 
-// settle completes the record of an endpoint if dockerd has moved and configured the link. It reports whether there is
+// noteMove completes the record of an endpoint if dockerd has moved and configured the link. It reports whether there is
 // nothing left to do.
-func (d *Driver) settle(e *endpoint, n *network) (done bool) {
+func (d *Driver) noteMove(e *endpoint, n *network) (done bool) {
 	record, err := d.records.Read(e.owner(n))
 	if err != nil || !record.Staged {
 		return true
@@ -60,14 +60,14 @@ func (d *Driver) settle(e *endpoint, n *network) (done bool) {
 	if e.Sandbox == "" {
 		return false
 	}
-	err = repair.InHost(record, func() error { return d.settleIn(e, record) })
+	err = repair.InHost(record, func() error { return d.noteMoveIn(e, record) })
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		d.log("endpoint %s: complete its record: %v", e.ID, err)
 	}
 	return err == nil
 }
 
-func (d *Driver) settleIn(e *endpoint, record *attach.Record) error {
+func (d *Driver) noteMoveIn(e *endpoint, record *attach.Record) error {
 	ns, err := netns.Open(e.Sandbox)
 	if err != nil {
 		return err
@@ -90,12 +90,12 @@ func (d *Driver) settleIn(e *endpoint, record *attach.Record) error {
 	if err != nil {
 		return err
 	}
-	change := func(l kernel.Objects) kernel.Objects { return l.Settle(record.IfName, in.Name) }
+	change := func(l kernel.Objects) kernel.Objects { return l.Moved(record.IfName, in.Name) }
 	// dockerd sets no sysctls. Without accept_ra=0, a neighbour could become the container's router.
 	if _, err = eng.Repair(change(list)); err != nil {
 		return err
 	}
-	return d.records.Settle(record.Owner(), attach.Settled{Netns: e.Sandbox, ID: id, Link: in.Name}, change)
+	return d.records.NoteMove(record.Owner(), attach.Moved{Netns: e.Sandbox, ID: id, Link: in.Name}, change)
 }
 
 // moved returns the container's link once it is up in the container: dockerd sets it up last. Until then it returns
@@ -138,6 +138,6 @@ func isPeer(eng *kernel.Engine, l *kernel.LinkInfo, list kernel.Objects) bool {
 // resume completes the records of endpoints that were joined before the driver started.
 func (d *Driver) resume() {
 	for _, id := range d.endpoints.ids() {
-		go d.settleSoon(id)
+		go d.noteMoveSoon(id)
 	}
 }

@@ -7,19 +7,19 @@ import (
 	"github.com/fairlead/fairlead/internal/leanjson"
 )
 
-// Later is a value of a record that is decoded on demand: a later plugin of a list writes the earlier parts back
+// Lazy is a value of a record that is decoded on demand: a later plugin of a list writes the earlier parts back
 // without reading them.
-type Later[T any] struct {
+type Lazy[T any] struct {
 	value T
 	raw   []byte // the value as it was read, valid JSON; nil: use value
 	known bool   // value is raw, decoded
 }
 
-// Now returns a decoded value.
-func Now[T any](v T) Later[T] { return Later[T]{value: v} }
+// LazyOf returns a value that is decoded already.
+func LazyOf[T any](v T) Lazy[T] { return Lazy[T]{value: v} }
 
 // Get decodes the value, once. The caller must not change it. An error means that another version of Fairlead wrote it.
-func (l *Later[T]) Get() (T, error) {
+func (l *Lazy[T]) Get() (T, error) {
 	if l.raw == nil || l.known {
 		return l.value, nil
 	}
@@ -32,7 +32,7 @@ func (l *Later[T]) Get() (T, error) {
 }
 
 // AppendJSON appends the value as it was read.
-func (l Later[T]) AppendJSON(b []byte) ([]byte, error) {
+func (l Lazy[T]) AppendJSON(b []byte) ([]byte, error) {
 	if l.raw != nil {
 		return append(b, l.raw...), nil
 	}
@@ -40,7 +40,7 @@ func (l Later[T]) AppendJSON(b []byte) ([]byte, error) {
 }
 
 // UnmarshalJSON keeps the value undecoded, as part of data.
-func (l *Later[T]) UnmarshalJSON(data []byte) error {
-	*l = Later[T]{raw: data}
+func (l *Lazy[T]) UnmarshalJSON(data []byte) error {
+	*l = Lazy[T]{raw: data}
 	return nil
 }

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// Settle returns the objects of an attachment whose container link another program has moved into the container,
+// Moved returns the objects of an attachment whose container link another program has moved into the container,
 // renamed and configured. That program decides about routes, so they are missing.
-func (l Objects) Settle(from, to string) (out Objects) {
+func (l Objects) Moved(from, to string) (out Objects) {
 	for _, o := range l {
-		if s, ok := o.(settler); ok && o.Side() == Container || isVethOf(o, from) {
-			out = append(out, s.settle(from, to))
+		if s, ok := o.(movable); ok && o.Side() == Container || isVethOf(o, from) {
+			out = append(out, s.moved(from, to))
 		} else if o.Side() == Host {
 			out = append(out, o)
 		}
@@ -18,9 +18,9 @@ func (l Objects) Settle(from, to string) (out Objects) {
 	return out
 }
 
-// settler is an object that remains after Settle. settle returns it with the link's new name.
-type settler interface {
-	settle(from, to string) Object
+// movable is an object that remains after Moved. moved returns it with the link's new name.
+type movable interface {
+	moved(from, to string) Object
 }
 
 func isVethOf(o Object, peer string) bool {
@@ -35,32 +35,32 @@ func renamed(name, from, to string) string {
 	return name
 }
 
-func (v *Veth) settle(from, to string) Object {
+func (v *Veth) moved(from, to string) Object {
 	c := *v
 	c.PeerName = renamed(v.PeerName, from, to)
 	return &c
 }
 
-func (s *StackedLink) settle(from, to string) Object {
+func (s *StackedLink) moved(from, to string) Object {
 	c := *s
 	c.Name = renamed(s.Name, from, to)
 	return &c
 }
 
-func (u *Up) settle(from, to string) Object {
+func (u *Up) moved(from, to string) Object {
 	c := *u
 	c.Link = renamed(u.Link, from, to)
 	return &c
 }
 
-func (s *Sysctl) settle(from, to string) Object {
+func (s *Sysctl) moved(from, to string) Object {
 	c := *s
 	c.Link = renamed(s.Link, from, to)
 	c.Key = strings.Replace(s.Key, "/"+from+"/", "/"+to+"/", 1)
 	return &c
 }
 
-func (a *Addr) settle(from, to string) Object {
+func (a *Addr) moved(from, to string) Object {
 	c := *a
 	c.Link, c.Prefix, c.NoRoute, c.DAD = renamed(a.Link, from, to), a.InContainer(), false, true
 	return &c

@@ -16,10 +16,10 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// Seize takes a listed attachment for a collector, with its reservation: no ADD, DEL or repair begins until Shrink or
-// Free. If the record has changed, or one of them is in progress, the error is os.ErrNotExist, and the attachment is
-// left to them.
-func (d *Dir) Seize(listed *Record) (*Record, *Reservation, error) {
+// TakeForGC takes a listed attachment for a GC, with its reservation: no ADD, DEL or repair begins until ReplaceParts or
+// Free. If the record has changed, or one of them is in progress, the error is os.ErrNotExist, and the attachment is left
+// to them.
+func (d *Dir) TakeForGC(listed *Record) (*Record, *Reservation, error) {
 	o := listed.Owner()
 	reservation, err := d.Reserve(o)
 	if errors.Is(err, os.ErrExist) {
@@ -28,7 +28,7 @@ func (d *Dir) Seize(listed *Record) (*Record, *Reservation, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	r, err := d.seize(d.file(o))
+	r, err := d.takeForGC(d.file(o))
 	if err == nil && !r.Created.Equal(listed.Created) {
 		r.Unlock()
 		err = os.ErrNotExist
@@ -40,7 +40,7 @@ func (d *Dir) Seize(listed *Record) (*Record, *Reservation, error) {
 	return r, reservation, nil
 }
 
-func (d *Dir) seize(path string) (*Record, error) {
+func (d *Dir) takeForGC(path string) (*Record, error) {
 	fd, err := plainfile.Open(path, syscall.O_RDONLY, 0)
 	if err != nil {
 		return nil, err
@@ -62,9 +62,9 @@ func (d *Dir) seize(path string) (*Record, error) {
 	return r, nil
 }
 
-// Shrink stores the remaining parts of a seized record, or deletes it if no part is left, and releases it. A DEL of an
-// interrupted ADD does not wait, and may have deleted the record already.
-func (d *Dir) Shrink(r *Record, reservation *Reservation) (err error) {
+// ReplaceParts stores the remaining parts of a record that TakeForGC returned, and releases it. If no part is left, it
+// deletes the record. A DEL of an interrupted ADD does not wait, and may have deleted the record already.
+func (d *Dir) ReplaceParts(r *Record, reservation *Reservation) (err error) {
 	defer r.Unlock()
 	if len(r.Parts) > 0 {
 		err = d.replace(r, reservation)
