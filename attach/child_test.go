@@ -3,6 +3,8 @@ package attach_test
 import (
 	"context"
 	"errors"
+	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -90,4 +92,25 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Error(err)
 	}
+}
+
+// TestReserveContended reserves one attachment from many goroutines at once, each of which deletes the file and its
+// directory again. Whoever does not get the reservation learns that it is taken.
+func TestReserveContended(t *testing.T) {
+	t.Parallel()
+	d := attach.Open(t.TempDir())
+	var group sync.WaitGroup
+	for range 32 {
+		group.Go(func() {
+			for range 500 {
+				r, err := d.Reserve(owner)
+				if err != nil && !errors.Is(err, os.ErrExist) {
+					t.Error(err)
+					return
+				}
+				r.Free()
+			}
+		})
+	}
+	group.Wait()
 }

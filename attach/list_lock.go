@@ -2,6 +2,7 @@ package attach
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"syscall"
 
@@ -16,8 +17,11 @@ func (d *Dir) LockList(ctx context.Context, o kernel.Owner) (unlock func(), err 
 	path := d.file(o) + ".list~" // ClearReservations removes the file of a killed process
 	for {
 		fd, err := openLockFile(path)
+		if err == syscall.EAGAIN && ctx.Err() == nil {
+			continue
+		}
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
 		if err := filelock.Lock(ctx, fd, path); err != nil {
 			_ = filelock.CloseFD(fd)

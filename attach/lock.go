@@ -26,13 +26,17 @@ type Reservation struct {
 	used bool
 }
 
-// Reserve reserves an attachment for an ADD that has not written yet. If another process holds the reservation, the
-// error is os.ErrExist. A killed process leaves an empty file, which Remove deletes.
+// Reserve reserves an attachment for an ADD that has not written yet. If another process holds the reservation, or
+// others take and free it all the time, the error is os.ErrExist. A killed process leaves an empty file, which Remove
+// deletes.
 func (d *Dir) Reserve(o kernel.Owner) (*Reservation, error) {
 	path := d.file(o) + "~"
 	looked := false
 	for range lockTries { // others may delete the file
 		fd, err := openLockFile(path)
+		if err == syscall.EAGAIN {
+			break
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -41,25 +45,26 @@ func (d *Dir) Reserve(o kernel.Owner) (*Reservation, error) {
 			return &Reservation{path: path, fd: fd}, nil
 		}
 		_ = filelock.CloseFD(fd)
-		if err == syscall.EWOULDBLOCK && !looked { // it may be ClearReservations, which holds the lock only briefly
+		if err == syscall.EWOULDBLOCK && looked {
+			break
+		}
+		if err == syscall.EWOULDBLOCK { // it may be ClearReservations, which holds the lock only briefly
 			looked = true
 			time.Sleep(reservationPoll)
 			continue
-		}
-		if err == syscall.EWOULDBLOCK {
-			return nil, fmt.Errorf("an ADD of container %s to network %s as %s is in progress: %w", o.ContainerID, o.Network, o.IfName, os.ErrExist)
 		}
 		if err != nil {
 			return nil, &os.PathError{Op: "lock", Path: path, Err: err}
 		}
 	}
-	return nil, &os.PathError{Op: "reserve", Path: path, Err: syscall.EAGAIN}
+	return nil, fmt.Errorf("an ADD of container %s to network %s as %s is in progress: %w", o.ContainerID, o.Network, o.IfName, os.ErrExist)
 }
 
 // lockTries limits the attempts to open a lock file while others delete it or its directory.
 const lockTries = 8
 
-// openLockFile opens a lock file. It creates the file and its directory if they do not exist.
+// openLockFile opens a lock file. It creates the file and its directory if they do not exist. The error is EAGAIN if
+// others delete the directory all the time.
 func openLockFile(path string) (int, error) {
 	for range lockTries {
 		fd, err := plainfile.Open(path, syscall.O_WRONLY|syscall.O_CREAT|syscall.O_NOFOLLOW, 0o600)
@@ -70,7 +75,7 @@ func openLockFile(path string) (int, error) {
 			return -1, err
 		}
 	}
-	return -1, &os.PathError{Op: "reserve", Path: path, Err: syscall.EAGAIN}
+	return -1, syscall.EAGAIN
 }
 
 // own reports whether a locked file is still the reservation and not a record by now. After a kill between the two
