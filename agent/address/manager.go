@@ -267,6 +267,9 @@ func (m *Manager) wake() {
 // commit writes a transaction and applies it to the known state. After a conflict it reads the keys again for the next
 // attempt.
 func (m *Manager) commit(ctx context.Context, ops []store.Op) error {
+	for i := range ops {
+		ops[i].At = new(int64)
+	}
 	revision, err := m.Store.Commit(ctx, ops...)
 	if err == nil {
 		m.mu.Lock()

@@ -119,3 +119,35 @@ func TestRefreshKeepsNewerState(t *testing.T) {
 		}
 	}
 }
+
+// sequence is a store that makes the changes of a transaction one after another.
+type sequence struct {
+	store.Store // nil: only Commit is called
+	at          []int64
+}
+
+func (s *sequence) Commit(_ context.Context, ops ...store.Op) (int64, error) {
+	for i, at := range s.at {
+		*ops[i].At = at
+	}
+	return slices.Max(s.at), nil
+}
+
+// TestWriteBetweenChanges checks that a manager sees what another node writes between two changes of its transaction.
+func TestWriteBetweenChanges(t *testing.T) {
+	t.Parallel()
+	deleted, created := cluster.AddressKey("default", netip.MustParseAddr("10.250.0.5")), cluster.AddressKey("default", netip.MustParseAddr("10.250.0.6"))
+	document := func(key, node string, revision int64) source.Entry {
+		return source.Decode(store.Entry{Key: key, Value: []byte(`{"owner":"x eth0","node":"` + node + `"}`), Revision: revision})
+	}
+	m := NewManager(Options{Node: "a", Dir: local.Open(t.TempDir(), t.TempDir()), Store: &sequence{at: []int64{6, 150}}})
+	m.Reset([]source.Entry{document(deleted, "a", 5)}, 90)
+	must(t, m.commit(t.Context(), []store.Op{{Key: deleted, Expect: 5}, {Key: created, Value: []byte(`{"owner":"y eth0","node":"a"}`)}}))
+	m.Change(source.Batch{Revision: 101, Entries: []source.Entry{document(deleted, "b", 101)}})
+	if a := m.state.snap.Addresses[deleted]; a == nil || a.Node != "b" || m.state.revision(deleted) != 101 {
+		t.Errorf("the address is %+v at revision %d, want the one of node b at 101", a, m.state.revision(deleted))
+	}
+	if got := m.state.revision(created); got != 150 {
+		t.Errorf("the created address is at revision %d, want 150", got)
+	}
+}

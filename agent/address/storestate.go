@@ -42,10 +42,14 @@ func (v *storeState) set(e source.Entry) {
 }
 
 // wrote applies what this agent committed.
-func (v *storeState) wrote(ops []store.Op, revision int64) {
+func (v *storeState) wrote(ops []store.Op, committed int64) {
 	for _, o := range ops {
 		if o.Verify || !cluster.IsFollowed(o.Key) {
 			continue
+		}
+		revision := committed
+		if o.At != nil && *o.At != 0 {
+			revision = *o.At
 		}
 		newer := v.rev[o.Key] > revision
 		if o.Value != nil {

@@ -26,6 +26,10 @@ type Op struct {
 	Expect int64  // the key's revision as last seen; 0: the key must not exist
 	Verify bool   // change nothing, only check that the key is at Expect
 
+	// At receives the revision of this change if Commit writes one key after another. Each key then has its own
+	// revision, and other nodes may write between two changes. nil: the caller does not need it.
+	At *int64
+
 	// Below changes nothing. It checks that no key with the prefix Key ("blocks/blue/") was written after the store's
 	// revision Expect. Deleted keys do not count.
 	Below bool

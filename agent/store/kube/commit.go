@@ -44,6 +44,9 @@ func (s *Store) Commit(ctx context.Context, ops ...store.Op) (revision int64, er
 		if err != nil {
 			return 0, s.takeBack(ctx, made, err)
 		}
+		if o.At != nil {
+			*o.At = c.revision
+		}
 		revision = max(revision, c.revision)
 		made, written[o.Key] = append(made, c), true
 	}

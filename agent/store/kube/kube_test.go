@@ -758,6 +758,28 @@ func TestTakenNames(t *testing.T) {
 	wantConflict(t, s, []string{key}, put(key, `{"owner":"b"}`, 0))
 }
 
+// TestRevisionOfEachChange checks that Commit reports the revision of each change, and the largest one.
+func TestRevisionOfEachChange(t *testing.T) {
+	t.Parallel()
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		revision := map[string]string{http.MethodGet: "5", http.MethodDelete: "100", http.MethodPost: "150"}[r.Method]
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"metadata": {"name": "default.10.0.0.1", "resourceVersion": %q}, "spec": {"network": "default", "ip": "10.0.0.1", "owner": "a"}}`, revision)
+	}))
+	defer api.Close()
+	s, err := kube.Open(kube.Options{Config: &rest.Config{Host: api.URL}, Namespace: namespace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	ops := []store.Op{{Key: "addresses/default/10.0.0.1", Expect: 5, At: new(int64)}, put("addresses/default/10.0.0.2", `{"owner":"b"}`, 0)}
+	ops[1].At = new(int64)
+	revision := commit(t, s, ops...)
+	if deleted, created := *ops[0].At, *ops[1].At; revision != 150 || deleted <= 5 || deleted > 100 || created != 150 {
+		t.Errorf("committed at %d: deleted at %d, created at %d", revision, deleted, created)
+	}
+}
+
 // TestLongProblemIsWrittenOnce cuts a message inside a character. The API stores the message, and it is not written again.
 func TestLongProblemIsWrittenOnce(t *testing.T) {
 	t.Parallel()
