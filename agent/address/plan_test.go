@@ -2,6 +2,7 @@ package address
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -149,5 +150,77 @@ func TestWriteBetweenChanges(t *testing.T) {
 	}
 	if got := m.state.revision(created); got != 150 {
 		t.Errorf("the created address is at revision %d, want 150", got)
+	}
+}
+
+// refusing is a store that refuses to write a key.
+type refusing struct {
+	store.Store
+	key string
+}
+
+func (r *refusing) Commit(ctx context.Context, ops ...store.Op) (int64, error) {
+	if slices.ContainsFunc(ops, func(o store.Op) bool { return o.Key == r.key }) {
+		return 0, errors.New("not on Fridays")
+	}
+	return r.Store.Commit(ctx, ops...)
+}
+
+// newClaim returns a claim of an address of the network default.
+func newClaim(t *testing.T, container, ip string) *claim {
+	args := local.ClaimArgs{Network: "default", Container: container, IfName: "eth0", Wants: []local.Want{wants(ip, false)}}
+	return &claim{ClaimArgs: args, ctx: storetest.Context(t), done: make(chan error, 1)}
+}
+
+// TestRefusedClaim checks that a claim that the store refuses fails neither the other claims nor the releases of its
+// round.
+func TestRefusedClaim(t *testing.T) {
+	t.Parallel()
+	s := newBed(t, twoSubnets).open(t)
+	m := NewManager(Options{
+		Store: &refusing{s, cluster.AddressKey("default", netip.MustParseAddr("10.250.0.5"))}, Node: "a", Dir: local.Open(t.TempDir(), t.TempDir()),
+	})
+	entries, revision, err := s.List(storetest.Context(t), "")
+	must(t, err)
+	m.Reset(source.DecodeAll(entries), revision)
+	old := newClaim(t, "old", "10.250.0.7")
+	must(t, m.serve(storetest.Context(t), []*claim{old}))
+	must(t, m.Dir.Note(storetest.Context(t), local.Release{Network: "default", Container: "old", IfName: "eth0"}))
+	refused, other := newClaim(t, "c1", "10.250.0.5"), newClaim(t, "c2", "10.250.0.6")
+	if err := m.serve(storetest.Context(t), []*claim{refused, other}); !contains(err, "not on Fridays") {
+		t.Error(err)
+	}
+	if err := <-refused.done; !contains(err, "not on Fridays") {
+		t.Errorf("the refused claim: %v", err)
+	}
+	if err := <-other.done; err != nil {
+		t.Errorf("the other claim: %v", err)
+	}
+	list, _, err := s.List(storetest.Context(t), cluster.AddressesPrefix)
+	if err != nil || len(list) != 1 || list[0].Key != cluster.AddressKey("default", other.ips[0]) {
+		t.Errorf("the addresses are %+v, %v, want the one of c2", list, err)
+	}
+	if pending, err := m.Dir.Pending(); err != nil || len(pending) != 0 {
+		t.Errorf("pending releases: %v, %v", pending, err)
+	}
+}
+
+// TestUndoneClaim checks that a claim is not answered with an address that the manager knows only from a transaction
+// that the store undid. The watch has not reported the end of it yet.
+func TestUndoneClaim(t *testing.T) {
+	t.Parallel()
+	s := newBed(t, twoSubnets).open(t)
+	m := NewManager(Options{Store: s, Node: "a", Dir: local.Open(t.TempDir(), t.TempDir())})
+	entries, revision, err := s.List(storetest.Context(t), "")
+	must(t, err)
+	m.Reset(source.DecodeAll(entries), revision)
+	key := cluster.AddressKey("default", netip.MustParseAddr("10.250.0.5"))
+	undone := store.Entry{Key: key, Value: []byte(`{"owner":"c1 eth0","node":"a","container":"c1","ifName":"eth0"}`), Revision: revision + 1}
+	m.Change(source.Batch{Revision: undone.Revision, Entries: []source.Entry{source.Decode(undone)}})
+	c := newClaim(t, "c1", "10.250.0.5")
+	must(t, m.serve(storetest.Context(t), []*claim{c}))
+	must(t, <-c.done)
+	if _, err := s.Get(storetest.Context(t), key); err != nil {
+		t.Errorf("the container's address is not in the store: %v", err)
 	}
 }

@@ -90,6 +90,9 @@ func (m *Manager) rounds(ctx context.Context, batch []*claim, list []local.Relea
 			batch = append(batch, retry(r.claims)...)
 			continue
 		}
+		if len(r.claims) > 1 && isRefusal(ctx, err) {
+			return m.alone(ctx, append(batch, retry(r.claims)...), list, after)
+		}
 		if err == nil {
 			m.finishRound(r)
 		}
@@ -107,6 +110,25 @@ func (m *Manager) rounds(ctx context.Context, batch []*claim, list []local.Relea
 			return nil
 		}
 	}
+}
+
+// isRefusal reports whether the store wrote nothing because it refuses a change, and would refuse it again.
+func isRefusal(ctx context.Context, err error) bool {
+	return err != nil && !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil
+}
+
+// alone commits the releases and each claim in transactions of their own, so that a claim that the store refuses fails
+// no other.
+func (m *Manager) alone(ctx context.Context, batch []*claim, list []local.Release, after func() error) error {
+	if err := m.rounds(ctx, nil, list, after); err != nil {
+		fail(batch, err)
+		return err
+	}
+	var errs []error
+	for _, c := range batch {
+		errs = append(errs, m.rounds(ctx, []*claim{c}, nil, nil))
+	}
+	return errors.Join(errs...)
 }
 
 // retry prepares claims for another plan after a conflict.
@@ -209,6 +231,8 @@ func (m *Manager) planClaim(c *claim, r *round) error {
 				return err
 			}
 			c.ops = append(c.ops, store.Op{Key: key, Value: value, Expect: m.state.revision(key)})
+		} else if !r.taken[key] { // the known state may have what a transaction wrote and undid
+			c.ops = append(c.ops, store.Op{Key: key, Verify: true, Expect: m.state.revision(key)})
 		}
 	}
 	if c.newFixed && c.slot == nil {
