@@ -20,6 +20,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead/fairlead/agent/cluster"
@@ -206,6 +207,30 @@ func testNames(t *testing.T, server *kubetest.Server) {
 			t.Errorf("%s: %v, want an error that it has no name in Kubernetes", key, err)
 		}
 	}
+	for _, network := range whereaboutsNetworks() {
+		testAddressOf(t, s, network)
+	}
+}
+
+// whereaboutsNetworks returns names of whereabouts networks that no object in Kubernetes can have.
+func whereaboutsNetworks() []string {
+	return []string{"whereabouts-fd00..-64", "whereabouts-a-2001.db8..1.0-112", "whereabouts-..-64", "whereabouts-" + strings.Repeat("a", 230)}
+}
+
+// testAddressOf writes, reads, lists, changes and deletes an address of a network.
+func testAddressOf(t *testing.T, s *kube.Store, network string) {
+	t.Helper()
+	key := cluster.AddressKey(network, netip.MustParseAddr("fd00::1"))
+	first := commit(t, s, put(key, `{"owner":"a"}`, 0))
+	wantConflict(t, s, []string{key}, put(key, `{"owner":"b"}`, 0))
+	second := commit(t, s, put(key, `{"owner":"b"}`, first))
+	sameDocument(t, read(t, s, key), `{"owner":"b"}`)
+	list, _, err := s.List(t.Context(), cluster.AddressesPrefix+network+"/")
+	if err != nil || len(list) != 1 || list[0].Key != key {
+		t.Errorf("the list has %+v, %v, want %s", list, err, key)
+	}
+	commit(t, s, store.Op{Key: key, Expect: second})
+	wantGone(t, s, key)
 }
 
 // testConflicts checks which operations are refused, and that the others succeed.
@@ -777,6 +802,55 @@ func TestRevisionOfEachChange(t *testing.T) {
 	revision := commit(t, s, ops...)
 	if deleted, created := *ops[0].At, *ops[1].At; revision != 150 || deleted <= 5 || deleted > 100 || created != 150 {
 		t.Errorf("committed at %d: deleted at %d, created at %d", revision, deleted, created)
+	}
+}
+
+// TestAddressNames checks that an address of any whereabouts network has an object with a valid name, and is read back.
+func TestAddressNames(t *testing.T) {
+	t.Parallel()
+	const group = "/apis/fairlead.io/v1alpha1/ipaddresses"
+	names := map[string]bool{}
+	for _, network := range append(whereaboutsNetworks(), "whereabouts-10.0.0.0-24", "whereabouts-fd00-..64") {
+		name, stored := "", []byte(nil)
+		api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			switch {
+			case r.Method == http.MethodPost:
+				var o struct {
+					Metadata map[string]any `json:"metadata"`
+					Spec     map[string]any `json:"spec"`
+				}
+				if err := json.NewDecoder(r.Body).Decode(&o); err != nil || o.Spec["network"] != network {
+					t.Errorf("%s: created %+v, %v", network, o, err)
+				}
+				name, o.Metadata["resourceVersion"] = fmt.Sprint(o.Metadata["name"]), "7"
+				stored, _ = json.Marshal(o)
+				_, _ = w.Write(stored)
+			case r.URL.Path == group:
+				fmt.Fprintf(w, `{"metadata": {"resourceVersion": "8"}, "items": [%s]}`, stored)
+			case name != "" && r.URL.Path == group+"/"+name:
+				_, _ = w.Write(stored)
+			default:
+				w.WriteHeader(http.StatusNotFound)
+				fmt.Fprint(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}`)
+			}
+		}))
+		defer api.Close()
+		s, err := kube.Open(kube.Options{Config: &rest.Config{Host: api.URL}, Namespace: namespace})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		key := cluster.AddressKey(network, netip.MustParseAddr("fd00::1"))
+		commit(t, s, put(key, `{"owner":"a"}`, 0))
+		if invalid := validation.IsDNS1123Subdomain(name); invalid != nil || names[name] {
+			t.Errorf("%s: the object's name %q is invalid (%v), or the one of another network", network, name, invalid)
+		}
+		names[name] = true
+		read(t, s, key)
+		if list, _, err := s.List(t.Context(), cluster.AddressesPrefix); err != nil || len(list) != 1 || list[0].Key != key {
+			t.Errorf("the list has %+v, %v, want %s", list, err, key)
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/store"
@@ -195,12 +196,24 @@ func blockName(key string) (string, error) {
 	return network + "." + word(cidr.Addr()) + "-" + strconv.Itoa(cidr.Bits()), checkName(network)
 }
 
+// addressName returns the name of an address's object. Names of whereabouts networks may have "..", ".-" or too many
+// characters for a name in Kubernetes, for example whereabouts-fd00..-64. A digest then stands for the network.
 func addressName(key string) (string, error) {
 	network, ip, err := cluster.ParseAddressKey(key)
 	if err != nil {
 		return "", err
 	}
-	return network + "." + word(ip), checkName(network)
+	name := network + "." + word(ip)
+	if validation.IsDNS1123Subdomain(name) != nil {
+		name = digest(network) + "." + word(ip)
+	}
+	return name, checkName(network)
+}
+
+// digest returns a text of fixed length as a part of a name.
+func digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:10])
 }
 
 // keyOfBlock returns the key whose object has a name, or "".
@@ -249,8 +262,7 @@ func fixedName(key string) (string, error) {
 	if len(f) != 5 {
 		return "", fmt.Errorf("key %q: want fixed/NETWORK/NAMESPACE/NAME/IFNAME", key)
 	}
-	sum := sha256.Sum256([]byte(strings.Join(f[2:], "/")))
-	return f[1] + "." + hex.EncodeToString(sum[:10]), checkName(f[1])
+	return f[1] + "." + digest(strings.Join(f[2:], "/")), checkName(f[1])
 }
 
 // entry returns an object as an entry. It returns false for an object that stands for no key. If the name is that of
