@@ -854,6 +854,59 @@ func TestAddressNames(t *testing.T) {
 	}
 }
 
+// TestAgentsOfTwoVersions checks that agents that report different texts about a Network do not overwrite each other's
+// report for ever. Each reports once for each generation of the Network.
+func TestAgentsOfTwoVersions(t *testing.T) {
+	t.Parallel()
+	generation, revision, writes, status := 1, 1, 0, json.RawMessage("{}")
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.Method == http.MethodPatch {
+			var o map[string]json.RawMessage
+			if err := json.NewDecoder(r.Body).Decode(&o); err != nil {
+				t.Error(err)
+			}
+			status, revision, writes = o["status"], revision+1, writes+1
+		}
+		object := fmt.Sprintf(`{"metadata": {"name": "default", "resourceVersion": "%d", "generation": %d}, "spec": {}, "status": %s}`, revision, generation, status)
+		if r.Method == http.MethodGet {
+			object = fmt.Sprintf(`{"metadata": {"resourceVersion": "%d"}, "items": [%s]}`, revision, object)
+		}
+		fmt.Fprint(w, object)
+	}))
+	defer api.Close()
+	agents := map[string]*kube.Store{"": nil, "want a subnet": nil}
+	for problem := range agents {
+		s, err := kube.Open(kube.Options{Config: &rest.Config{Host: api.URL}, Namespace: namespace})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		agents[problem] = s
+	}
+	report := func(what string, want int) {
+		t.Helper()
+		for range 5 {
+			for problem, s := range agents {
+				_, _, err := s.List(t.Context(), cluster.NetworksPrefix) // as after each change
+				if err = errors.Join(err, s.SetNetworkReady(t.Context(), "default", problem)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if writes != want {
+			t.Errorf("%s: %d writes, want %d", what, writes, want)
+		}
+		writes = 0
+	}
+	report("a Network", 2)
+	report("the same Network", 0)
+	generation++
+	report("a changed Network", 2)
+	status = json.RawMessage("{}")
+	report("a Network that was created again", 1)
+}
+
 // TestLongProblemIsWrittenOnce cuts a message inside a character. The API stores the message, and it is not written again.
 func TestLongProblemIsWrittenOnce(t *testing.T) {
 	t.Parallel()

@@ -51,25 +51,36 @@ func (s *Store) noteNetwork(k *kind, o *object, deleted bool) {
 }
 
 // SetNetworkReady sets the condition Ready of a Network, unless the last list or watch of the Networks had it as
-// wanted. problem is why agents ignore the network, or "".
+// wanted. problem is why agents ignore the network, or "". The store reports a problem of a Network's generation once.
+// During an upgrade, agents of another version may report another text, and would otherwise overwrite it for ever.
 func (s *Store) SetNetworkReady(ctx context.Context, network, problem string) error {
 	k, err := s.kindOf(cluster.NetworksPrefix)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
-	have := s.networks[network]
+	have, before := s.networks[network], s.reported[network]
 	s.mu.Unlock()
-	c := metav1.Condition{Type: networkReady, Status: metav1.ConditionTrue, Reason: "Accepted", Message: "agents use the network", ObservedGeneration: have.generation, LastTransitionTime: metav1.Now()}
+	c := metav1.Condition{Type: networkReady, Status: metav1.ConditionTrue, Reason: "Accepted", Message: "agents use the network", ObservedGeneration: have.generation}
 	if problem != "" {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Ignored", message(problem)
 	}
-	if have.ready.Status == c.Status {
+	report := c
+	if c.LastTransitionTime = metav1.Now(); have.ready.Status == c.Status {
 		c.LastTransitionTime = have.ready.LastTransitionTime
 	}
-	if c == have.ready {
-		return nil
+	if c != have.ready && (report != before || have.ready.Type == "") { // a Network that was created again has none
+		err = s.writeNetworkReady(ctx, k, network, c)
 	}
+	if err == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.reported[network] = report
+	}
+	return err
+}
+
+func (s *Store) writeNetworkReady(ctx context.Context, k *kind, network string, c metav1.Condition) error {
 	body, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []metav1.Condition{c}}})
 	if err != nil {
 		return err

@@ -41,10 +41,11 @@ type Store struct {
 	flannel    *cluster.FlannelAnnotations // nil: they are ignored
 
 	mu       sync.Mutex
-	lineage  int64                   // how often the API was found to be restored from a backup
-	listed   map[*kind]int64         // revisions of lists from which no watch has begun yet
-	created  map[int64]int64         // the API's revisions of sessions, by their own, from which no watch has begun yet
-	networks map[string]networkState // by name
+	lineage  int64                       // how often the API was found to be restored from a backup
+	listed   map[*kind]int64             // revisions of lists from which no watch has begun yet
+	created  map[int64]int64             // the API's revisions of sessions, by their own, from which no watch has begun yet
+	networks map[string]networkState     // by name
+	reported map[string]metav1.Condition // of each network, by name: what this agent reported last, without the time
 	closed   context.CancelFunc
 	life     context.Context
 	held     sync.WaitGroup
@@ -63,7 +64,7 @@ func Open(o Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		kinds: kinds(o.Namespace), listed: map[*kind]int64{}, created: map[int64]int64{}, networks: map[string]networkState{},
+		kinds: kinds(o.Namespace), listed: map[*kind]int64{}, created: map[int64]int64{}, networks: map[string]networkState{}, reported: map[string]metav1.Condition{},
 		parameters: runtime.NewParameterCodec(scheme),
 	}
 	if o.Flannel != "" {
