@@ -193,6 +193,9 @@ func strangersRefused(t *testing.T, c *cluster) string {
 	address := func(node string) string {
 		return object("IPAddress", "default.10.250.2.1", fmt.Sprintf(`{"network": "default", "ip": "10.250.2.1", "owner": "shop/web", "node": %q}`, node))
 	}
+	absent := func(node string) string {
+		return object("IPAddress", "default.10.250.2.3", fmt.Sprintf(`{"network": "default", "ip": "10.250.2.3", "owner": "shop/web", "node": %q}`, node))
+	}
 	fixed := func(node string) string {
 		return object("IPAddress", "default.10.250.2.2", fmt.Sprintf(`{"network": "default", "ip": "10.250.2.2", "owner": "shop/db", "fixed": true%s}`, node))
 	}
@@ -212,7 +215,7 @@ func strangersRefused(t *testing.T, c *cluster) string {
 		return object(o.Kind, name, string(spec))
 	}
 	at := func(node string) string { return fmt.Sprintf(`, "node": %q`, node) }
-	for _, file := range []string{block(other.name), address(other.name), fixed(at(other.name))} {
+	for _, file := range []string{block(other.name), address(other.name), absent("removed"), fixed(at(other.name))} {
 		c.mustKubectl(t, "apply", "-f", file)
 		t.Cleanup(func() { c.mustKubectl(t, "delete", "--ignore-not-found", "-f", file) })
 	}
@@ -233,6 +236,7 @@ func strangersRefused(t *testing.T, c *cluster) string {
 		{"a block for another node", byPolicy, []string{"create", "-f", "/run/block.yaml"}},
 		{"a block of another node", byPolicy, []string{"replace", "-f", block(n.name)}},
 		{"an address of another node", byPolicy, []string{"replace", "-f", address(n.name)}},
+		{"an address of a removed node", allowed, []string{"replace", "-f", absent(n.name)}},
 		{"the release of another node's address", byPolicy, []string{"replace", "-f", address("")}},
 		{"the release of another node's fixed address", byPolicy, []string{"replace", "-f", fixed(at(""))}},
 		{"the release of another node's fixed address without its node", byPolicy, []string{"replace", "-f", fixed("")}},
