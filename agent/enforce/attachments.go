@@ -122,7 +122,7 @@ func (all containers) set(claim string, now *podstate.Endpoint, node string) (ch
 			continue
 		}
 		e := asEndpoint(a, node)
-		if exists := all.addIsolated(e); !exists {
+		if exists := all.addAttachments(e); !exists {
 			changes = append(changes, func(c *policy.Compiler) { c.DeleteEndpoint(e.Namespace, e.Name) })
 			continue
 		}
@@ -134,19 +134,20 @@ func (all containers) set(claim string, now *podstate.Endpoint, node string) (ch
 	return changes
 }
 
-// addIsolated adds an endpoint's addresses in isolated networks, and reports whether it has any attachment. The newest one
-// counts: an attachment of an earlier container with the name may remain.
-func (all containers) addIsolated(e *policy.Endpoint) (exists bool) {
-	var newest time.Duration
+// addAttachments adds an endpoint's labels, and its addresses in isolated networks. It reports whether the endpoint has
+// any attachment. The newest container counts, with the labels of all its attachments: an attachment of an earlier
+// container with the name may remain.
+func (all containers) addAttachments(e *policy.Endpoint) (exists bool) {
+	var list []*podstate.Endpoint
+	var newest *podstate.Endpoint
 	for _, claim := range slices.Sorted(maps.Keys(all)) {
 		a := all[claim]
 		if of := asEndpoint(a, e.Node); of.Namespace != e.Namespace || of.Name != e.Name {
 			continue
 		}
-		if !exists || a.Uptime >= newest {
-			newest, e.Labels, e.UID = a.Uptime, a.Labels, a.UID
+		if list = append(list, a); newest == nil || a.Uptime >= newest.Uptime {
+			newest = a
 		}
-		exists = true
 		if a.Isolated != "" {
 			if e.Isolated == nil {
 				e.Isolated = map[string][]netip.Addr{}
@@ -154,7 +155,16 @@ func (all containers) addIsolated(e *policy.Endpoint) (exists bool) {
 			e.Isolated[a.Isolated] = append(e.Isolated[a.Isolated], a.Addresses...)
 		}
 	}
-	return exists
+	if newest == nil {
+		return false
+	}
+	e.UID, e.Labels = newest.UID, map[string]string{}
+	for _, a := range list { // in the order of interfaces, as on other hosts
+		if a.ContainerID == newest.ContainerID {
+			maps.Copy(e.Labels, a.Labels)
+		}
+	}
+	return true
 }
 
 // noteDirect notes an attachment to which policy does not apply, because the host does not forward its packets.

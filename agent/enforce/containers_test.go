@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"maps"
 	"net/netip"
 	"testing"
 	"time"
@@ -31,5 +32,23 @@ func TestContainerReplaced(t *testing.T) {
 				t.Errorf("containers %v: %s has the labels %v", ids, id, e.Labels)
 			}
 		}
+	}
+}
+
+// TestLabelsOfAttachments checks that a container has the labels of all its attachments: a second attachment with other
+// labels must not take it out of policy.
+func TestLabelsOfAttachments(t *testing.T) {
+	all, c := containers{}, policy.New("n1")
+	attach := func(ifName string, uptime time.Duration, labels map[string]string) {
+		a := &podstate.Endpoint{ContainerID: "a", IfName: ifName, Namespace: "shop", Name: "db", Labels: labels, Uptime: uptime}
+		for _, change := range all.set(claimID(a.Key()), a, "n1") {
+			change(c)
+		}
+	}
+	attach("eth0", 1, map[string]string{"app": "db"})
+	attach("eth1", 2, map[string]string{"net": "b"})
+	attach("eth2", 3, nil)
+	if e, want := c.Endpoints()[0], (map[string]string{"app": "db", "net": "b"}); !maps.Equal(e.Labels, want) {
+		t.Errorf("labels %v, want %v", e.Labels, want)
 	}
 }

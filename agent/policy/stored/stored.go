@@ -138,8 +138,14 @@ func (all Endpoints) Set(a *cluster.Endpoint, add bool) (e *policy.Endpoint, exi
 		all[of][a.Key()] = a
 	}
 	e = &policy.Endpoint{Namespace: namespace, Name: name, Node: a.Node}
+	container := ""
 	for _, key := range slices.Sorted(maps.Keys(all[of])) {
-		addAttachment(e, all[of][key])
+		a := all[of][key]
+		if a.Container != container { // one container counts, with the labels of all its attachments
+			container, e.Labels = a.Container, map[string]string{}
+		}
+		maps.Copy(e.Labels, a.Labels)
+		addAddresses(e, a)
 		exists = true
 	}
 	if !exists {
@@ -148,8 +154,7 @@ func (all Endpoints) Set(a *cluster.Endpoint, add bool) (e *policy.Endpoint, exi
 	return e, exists
 }
 
-func addAttachment(e *policy.Endpoint, a *cluster.Endpoint) {
-	e.Labels = a.Labels
+func addAddresses(e *policy.Endpoint, a *cluster.Endpoint) {
 	ips := usable(a.IPs)
 	if a.Network == cluster.DefaultNetwork {
 		e.Addresses = append(e.Addresses, ips...)

@@ -1,6 +1,7 @@
 package stored
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"testing"
@@ -11,6 +12,24 @@ import (
 	"github.com/fairlead/fairlead/agent/policy"
 	"github.com/fairlead/fairlead/kernel/kerneltest/router"
 )
+
+// TestLabelsOfAttachments checks that a container has the labels of all its attachments, and none of another container
+// that had its name.
+func TestLabelsOfAttachments(t *testing.T) {
+	t.Parallel()
+	all := Endpoints{}
+	var e *policy.Endpoint
+	for key, labels := range map[string]string{"a/eth0": `{"old": "x"}`, "b/eth0": `{"app": "db"}`, "b/eth1": `{"net": "b"}`, "b/eth2": `{}`} {
+		d, err := Decode("endpoints/n2/"+key, []byte(`{"network": "default", "pod": "shop/db", "labels": `+labels+`}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, _ = all.Set(d.Endpoint, true)
+	}
+	if want := (map[string]string{"app": "db", "net": "b"}); !maps.Equal(e.Labels, want) {
+		t.Errorf("labels %v, want %v", e.Labels, want)
+	}
+}
 
 // TestOddAddresses has another host write addresses that are none, or not as the kernel knows them. They must not keep the
 // kernel from accepting the rules about the others.
