@@ -89,7 +89,10 @@ func (e *Enforcer) readAttachment(k podstate.Key) (in *Enforcer, err error) {
 		}
 		if known && a.Isolated == c.Network() {
 			of := asEndpoint(a, e.o.Node)
-			c.SetClaim(claimID(k), &policy.Claim{Namespace: of.Namespace, Name: of.Name, UID: of.UID, Addresses: a.Addresses, Bridged: a.Bridged, Since: a.Uptime})
+			c.SetClaim(claimID(k), &policy.Claim{
+				Namespace: of.Namespace, Name: of.Name, UID: of.UID,
+				Addresses: a.Addresses, Bridged: a.Bridged, Direct: a.Direct != "", Since: a.Uptime,
+			})
 		} else {
 			c.DeleteClaim(claimID(k))
 		}

@@ -37,6 +37,10 @@ func TestDirectAttachment(t *testing.T) {
 	if text := h.log.String(); strings.Count(text, "does not apply") != 1 || !strings.Contains(text, "pod=web") || !strings.Contains(text, "plugin=macvlan") {
 		t.Errorf("log: %s", text)
 	}
-	h.must("DEL", "web", "u1", "10.0.0.1")
+	h.must("ADD", "web", "u1", "10.0.0.2")
+	h.webHas("10.0.0.1", false)
+	h.webHas("10.0.0.2", false) // it is the pod db's, whose packets the host forwards
+	h.is("10.0.0.2", "ingress")
+	h.must("DEL", "web", "u1", "10.0.0.2")
 	reported(0)
 }

@@ -11,12 +11,14 @@ import (
 )
 
 // Claim says that an attachment on this node has addresses, and for which endpoint. The node knows it before the API
-// knows the endpoint's addresses. An address that is claimed for an unknown endpoint is closed.
+// knows the endpoint's addresses. An address that is claimed for an unknown endpoint is closed, unless the claim is
+// direct.
 type Claim struct {
 	Namespace, Name string
 	UID             string // of the pod; "": any
 	Addresses       []netip.Addr
 	Bridged         []netip.Prefix // addresses on a bridge
+	Direct          bool           // the node does not forward the attachment's packets, see Endpoint.direct
 	Since           time.Duration  // since the node's boot; of several claims of an address, the newest counts
 }
 
@@ -99,7 +101,7 @@ func (c *Compiler) claimChanged(id string, old, now *Claim) {
 			exclude(c.claimed, a, id)
 		}
 	}
-	if now != nil {
+	if now != nil && !now.Direct {
 		for _, a := range now.Addresses {
 			include(c.claimed, a, id)
 		}
@@ -125,10 +127,17 @@ func (c *Compiler) withClaims(e *Endpoint) *Endpoint {
 		return e
 	}
 	merged := *e
-	merged.Addresses = slices.Clone(e.Addresses)
+	merged.Addresses, merged.direct = slices.Clone(e.Addresses), slices.Clone(e.direct)
 	for _, claim := range c.claims {
-		if claim.isFor(e) {
-			merged.Addresses = append(merged.Addresses, claim.Addresses...)
+		if !claim.isFor(e) {
+			continue
+		}
+		merged.Addresses = append(merged.Addresses, claim.Addresses...)
+		for _, a := range claim.Addresses {
+			reported := slices.Contains(e.Addresses, a) && !slices.Contains(e.Announced[""], a)
+			if claim.Direct && !reported {
+				merged.direct = append(merged.direct, a)
+			}
 		}
 	}
 	slices.SortFunc(merged.Addresses, netip.Addr.Compare)
@@ -136,7 +145,7 @@ func (c *Compiler) withClaims(e *Endpoint) *Endpoint {
 	return &merged
 }
 
-// claimOf returns the newest claim of an address, or nil.
+// claimOf returns the newest claim of an address, or nil. Only attachments whose packets the node forwards count.
 func (c *Compiler) claimOf(a netip.Addr) *Claim {
 	last := ""
 	for id := range c.claimed[a] {

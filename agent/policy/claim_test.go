@@ -21,6 +21,25 @@ func TestClaimedNodeAddress(t *testing.T) {
 	decides(t, c, false, "192.0.2.1 10.0.0.3")
 }
 
+// TestDirectClaim checks that an address of an interface whose packets the node does not forward counts in the rules of
+// other pods, and changes no policy of a pod that has the address, too.
+func TestDirectClaim(t *testing.T) {
+	w := shop()
+	w.Policies = append(w.Policies, networkPolicy(t, "shop", "db", `{podSelector: {matchLabels: {app: db}}}`),
+		networkPolicy(t, "other", "web", `{podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: a}}}]}]}`))
+	c := w.compiler("n1")
+	c.SetClaim("web", &Claim{Namespace: "shop", Name: "web", Addresses: addrs("10.0.0.2", "10.0.0.9"), Direct: true, Since: 2})
+	decides(t, c, true, "10.0.0.9 10.0.0.3")
+	decides(t, c, false, "198.51.100.1 10.0.0.2")
+	db := *w.Endpoints[1]
+	db.Addresses = nil
+	c.SetEndpoint(&db) // the API does not have its addresses yet
+	c.SetClaim("db", &Claim{Namespace: "shop", Name: "db", Addresses: addrs("10.0.0.2"), Since: 1})
+	decides(t, c, false, "198.51.100.1 10.0.0.2")
+	c.SetClaim("unknown", &Claim{Namespace: "shop", Name: "unknown", Addresses: addrs("10.0.0.7"), Direct: true})
+	decides(t, c, true, "198.51.100.1 10.0.0.7")
+}
+
 // TestNothingRemains checks that a compiler keeps nothing of namespaces, policies and pods that have gone.
 func TestNothingRemains(t *testing.T) {
 	w := shop()

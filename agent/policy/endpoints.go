@@ -48,8 +48,9 @@ func (s *endpoints) remove(key string) {
 }
 
 // owner returns the endpoint that has an address: the newest one that claims it. An address of a pod that is ending may
-// belong to the next pod already. What a kubelet reports counts more than an annotation, which whoever creates a pod can
-// write.
+// belong to the next pod already. What a kubelet reports counts more than what ADD gave to an interface whose packets
+// the node does not forward: such an interface must not change another pod's policy. An annotation counts least,
+// because whoever creates a pod can write it.
 func (s *endpoints) owner(a netip.Addr) (key string) {
 	for other := range s.byAddr[a] {
 		if key == "" || cmp.Or(s.rank(other, a)-s.rank(key, a), s.byKey[other].Created.Compare(s.byKey[key].Created), strings.Compare(other, key)) > 0 {
@@ -60,10 +61,13 @@ func (s *endpoints) owner(a netip.Addr) (key string) {
 }
 
 func (s *endpoints) rank(key string, a netip.Addr) int {
-	if slices.Contains(s.byKey[key].Announced[""], a) {
+	switch e := s.byKey[key]; {
+	case slices.Contains(e.direct, a):
+		return 1
+	case slices.Contains(e.Announced[""], a):
 		return 0
 	}
-	return 1
+	return 2
 }
 
 // Name returns the pod, NAMESPACE/NAME, and the node that have an address, "" for none. A pod with the node's network has

@@ -186,7 +186,7 @@ func changeClaims(r *rand.Rand, c *policy.Compiler, claims map[string]*policy.Cl
 		c.DeleteClaim(id)
 	case 1:
 		pod, other := w.Endpoints[r.IntN(len(w.Endpoints))], w.Endpoints[r.IntN(len(w.Endpoints))]
-		claim := &policy.Claim{Namespace: pod.Namespace, Name: pod.Name, Addresses: slices.Clone(other.Addresses), Since: time.Duration(r.IntN(5))}
+		claim := &policy.Claim{Namespace: pod.Namespace, Name: pod.Name, Addresses: slices.Clone(other.Addresses), Direct: r.IntN(3) == 0, Since: time.Duration(r.IntN(5))}
 		for _, a := range claim.Addresses {
 			if r.IntN(3) == 0 {
 				claim.Bridged = append(claim.Bridged, netip.PrefixFrom(a, r.IntN(a.BitLen()+1)))

@@ -102,7 +102,7 @@ func (c *Compiler) enforced(e *Endpoint, addrs []netip.Addr) []netip.Addr {
 		return addrs
 	}
 	return slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool {
-		return c.claimOf(a) == nil && (slices.Contains(e.Announced[""], a) ||
+		return c.claimOf(a) == nil && !slices.Contains(e.direct, a) && (slices.Contains(e.Announced[""], a) ||
 			slices.ContainsFunc(c.peers, func(peer string) bool { return slices.Contains(e.Isolated[peer], a) }))
 	})
 }

@@ -37,6 +37,8 @@ type Endpoint struct {
 	Announced       map[string][]netip.Addr // those that only the pod's annotation has, by isolated network; "": the others
 	Created         time.Time               // of several endpoints with an address, the newest has it
 	Ports           []NamedPort
+
+	direct []netip.Addr // claimed by attachments whose packets the node does not forward, and not reported by the API
 }
 
 // NamedPort is a port of an endpoint that policies refer to by name.
