@@ -69,6 +69,7 @@ func (a *app) policyApply(f *agentFlags) *cobra.Command {
 
 // readPolicies reads the policies and namespaces of files. An invalid part is an error.
 func (a *app) readPolicies(files []string) (out []stored.Document, err error) {
+	seen := map[string]bool{}
 	for _, file := range files {
 		raw, err := a.fileOrInput(file)
 		if err != nil {
@@ -91,7 +92,17 @@ func (a *app) readPolicies(files []string) (out []stored.Document, err error) {
 				return nil, fmt.Errorf("%s: %s: %s", file, x.Policy, x.Problems[0])
 			}
 		}
-		out = append(out, stored.Documents(w)...)
+		for _, d := range stored.Documents(w) {
+			_, err := d.Encode()
+			if err == nil && d.Namespace == nil && seen[d.Key()] {
+				err = fmt.Errorf("%s occurs twice", d.Name())
+			}
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", file, err)
+			}
+			seen[d.Key()] = true
+			out = append(out, d)
+		}
 	}
 	return out, nil
 }
