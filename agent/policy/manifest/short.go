@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -79,7 +80,7 @@ func parseShort(text []byte) (*networkingv1.NetworkPolicy, error) {
 	if p.Namespace == "" {
 		p.Namespace = corev1.NamespaceDefault
 	}
-	err := s.fill(&p.Spec)
+	err := errors.Join(noNull(text), s.fill(&p.Spec))
 	if s.Policy == "" {
 		err = errors.Join(errors.New("policy: want a name"), err)
 	}
@@ -87,6 +88,26 @@ func parseShort(text []byte) (*networkingv1.NetworkPolicy, error) {
 		return nil, fmt.Errorf("policy %s: %w", s.Policy, err)
 	}
 	return p, nil
+}
+
+// noNull returns an error if a list of rules, or a rule, has no value. A reader may take that for "nobody" or for
+// "everybody".
+func noNull(text []byte) error {
+	var keys map[string]any
+	if err := strict.Unmarshal(text, &keys); err != nil {
+		return err
+	}
+	for _, key := range []string{"in", "out"} {
+		v, exists := keys[key]
+		list, _ := v.([]any)
+		switch {
+		case exists && v == nil:
+			return fmt.Errorf("%s: the value is missing: write [] for nobody", key)
+		case slices.Contains(list, nil):
+			return fmt.Errorf("%s: a rule is missing: write {} for everybody", key)
+		}
+	}
+	return nil
 }
 
 func (s *short) fill(to *networkingv1.NetworkPolicySpec) error {

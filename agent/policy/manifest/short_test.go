@@ -42,6 +42,9 @@ func TestInvalidShort(t *testing.T) {
 	for text, want := range map[string]string{
 		"{policy: '', for: a=b, in: []}":                      "want a name",
 		"{policy: p, for: a=b}":                               `want "in" or "out"`,
+		"{policy: p, for: a=b, in: , out: []}":                "in: the value is missing: write [] for nobody",
+		"{policy: p, for: a=b, in: [], out: null}":            "out: the value is missing",
+		"{policy: p, for: a=b, in: [{from: a=b}, null]}":      "in: a rule is missing: write {} for everybody",
 		"{policy: p, in: []}":                                 "for: want labels",
 		"{policy: p, for: 'a b', in: []}":                     "for: ",
 		"{policy: p, for: a=b, in: [{to: a=b}]}":              `in[0]: to: want "from" here`,
