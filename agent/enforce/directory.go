@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -82,8 +83,8 @@ func policyFilesIn(dir string) (files []string, stamp string, err error) {
 		return nil, "", err
 	}
 	for _, e := range entries {
-		if !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.Name())) {
-			continue
+		if strings.HasPrefix(e.Name(), ".") || !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.Name())) {
+			continue // the lock of an editor may be a link to nothing
 		}
 		path := filepath.Join(dir, e.Name())
 		info, err := os.Stat(path) // of the target of a link

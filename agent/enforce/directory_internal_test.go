@@ -75,6 +75,15 @@ func TestDirectoryReadAgain(t *testing.T) {
 	x.want(2, "one")
 }
 
+// TestDirectoryEditorLock checks that the lock of an editor, which is a link to no file, keeps no file from being read.
+func TestDirectoryEditorLock(t *testing.T) {
+	t.Parallel()
+	x := follow(t)
+	x.write("one")
+	must(t, os.Symlink("user@host.1:2", filepath.Join(x.d.e.o.Directory, ".#p.yaml")))
+	x.want(0, "one")
+}
+
 // TestDirectoryReplacedFile checks that a file is read when another with its size and time takes its place, as a backup
 // does.
 func TestDirectoryReplacedFile(t *testing.T) {
