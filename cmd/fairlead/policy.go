@@ -13,13 +13,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/fairlead/fairlead/agent/address/local"
-	"github.com/fairlead/fairlead/agent/admin"
+	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/agent/enforce"
 	"github.com/fairlead/fairlead/agent/podstate"
 	"github.com/fairlead/fairlead/agent/policy"
 	"github.com/fairlead/fairlead/agent/policy/manifest"
 	"github.com/fairlead/fairlead/agent/policy/stored"
+	"github.com/fairlead/fairlead/agent/store"
+	"github.com/fairlead/fairlead/agent/store/kube"
 	"github.com/fairlead/fairlead/kernel/netns"
 )
 
@@ -47,19 +49,7 @@ func (a *app) peers(ctx context.Context, f *policyFlags) (map[string][]string, e
 	if f.network == "" || len(f.files) > 0 {
 		return nil, nil
 	}
-	conf, err := a.clusterConfig(f.agent)
-	if err != nil {
-		return nil, err
-	}
-	if k := &conf.Store.Kubernetes; k.Kubeconfig != "" && f.kubeconfig != "" {
-		k.Kubeconfig = f.kubeconfig
-	}
-	s, err := a.openStoreOf(conf, readsStore)
-	if err != nil {
-		return nil, err
-	}
-	defer s.Close()
-	snap, _, err := admin.Snapshot(ctx, s)
+	snap, err := a.snapshot(ctx, f, cluster.NetworksPrefix)
 	if err != nil {
 		return nil, err
 	}
@@ -68,6 +58,38 @@ func (a *app) peers(ctx context.Context, f *policyFlags) (map[string][]string, e
 		out[name] = snap.PeersOf(name)
 	}
 	return out, nil
+}
+
+// snapshot reads what the agents' store has with a prefix.
+func (a *app) snapshot(ctx context.Context, f *policyFlags, prefix string) (*cluster.Snapshot, error) {
+	s, err := a.policyStore(f)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
+	defer cancel()
+	list, _, err := s.List(ctx, prefix)
+	if err != nil {
+		return nil, err
+	}
+	out := cluster.NewSnapshot()
+	for _, e := range list {
+		out.Set(e.Key, e.Value)
+	}
+	return out, nil
+}
+
+// policyStore opens the agents' store: in Kubernetes, if the policies are there.
+func (a *app) policyStore(f *policyFlags) (store.Store, error) {
+	if conf := a.withoutKubernetes(f); conf != nil {
+		return a.openStoreOf(conf, readsStore)
+	}
+	client, err := a.connect(&f.kubernetesFlags)
+	if err != nil {
+		return nil, err
+	}
+	return kube.Open(kube.Options{Config: client.Config()})
 }
 
 // inNetwork runs f in the network namespace of the chosen isolated network on this host, or in the host's.

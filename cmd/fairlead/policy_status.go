@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/policy"
 )
 
@@ -45,6 +46,11 @@ func (a *app) statusOfPolicies(ctx context.Context, f *policyFlags) error {
 	if err != nil {
 		return err
 	}
+	if conf := a.withoutKubernetes(f); len(f.files) == 0 && conf != nil && conf.Policy.Directory != "" {
+		for _, n := range w.Nodes { // this host
+			n.Problem = a.problemOfFiles(ctx, f, n.Name)
+		}
+	}
 	out := statesOf(w)
 	if err := a.printStates(out); err != nil {
 		return err
@@ -53,6 +59,24 @@ func (a *app) statusOfPolicies(ctx context.Context, f *policyFlags) error {
 		return silentError{exitWrong}
 	}
 	return nil
+}
+
+// problemOfFiles says why the policies in files are not in force on this host, or returns "". It asks the kernel, and
+// the store, which has what the agent reports.
+func (a *app) problemOfFiles(ctx context.Context, f *policyFlags, node string) string {
+	if _, err := readKernel(ctx); err != nil {
+		why, _, _ := strings.Cut(err.Error(), "\n") // the rest is about other commands
+		return why
+	}
+	snap, err := a.snapshot(ctx, f, cluster.NodesPrefix)
+	if err != nil {
+		fmt.Fprintf(a.stderr, "the kernel has rules, but it is not known what the agent reports: %v\n", err)
+		return ""
+	}
+	if n := snap.Nodes[node]; n != nil {
+		return n.PolicyProblem
+	}
+	return ""
 }
 
 func statesOf(w *policy.World) policyStates {

@@ -5,6 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/fairlead/fairlead/agent/store"
+	"github.com/fairlead/fairlead/agent/store/storetest"
 )
 
 // TestPolicyStatus lists policies while one node of two reports a problem, and while none does.
@@ -44,4 +47,28 @@ func TestPolicyStatus(t *testing.T) {
 	if code, out := status(policyFile); code != 0 || !strings.Contains(out, "NetworkPolicy shop/db  1     0") || strings.Contains(out, "node n") {
 		t.Errorf("without a problem: exit code %d:\n%s", code, out)
 	}
+}
+
+// TestPolicyStatusOfFiles checks that the status of policies in files says when they are not in force on the host: by
+// the kernel, and by what the agent reports in its store.
+func TestPolicyStatusOfFiles(t *testing.T) {
+	t.Parallel()
+	h, dir := newPolicyHost(t), t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "db.yaml"), []byte("policy: db\nfor: app=db\nin: []\n"), 0o600))
+	s, err := store.File(filepath.Join(dir, "store"))
+	must(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	h.env = append(h.env, "FAIRLEAD_LIB="+dir, "FAIRLEAD_RUN="+filepath.Join(dir, "run"), "FAIRLEAD_AGENT_STORE_FILE="+filepath.Join(dir, "store"),
+		"FAIRLEAD_AGENT_NODE=n1", "FAIRLEAD_AGENT_POLICY_ENABLED=true", "FAIRLEAD_AGENT_POLICY_DIRECTORY="+dir)
+	is := func(code int, words string) {
+		t.Helper()
+		if got, out, errs := h.fairlead("policy", "status"); got != code || !strings.Contains(out, "NetworkPolicy default/db  0") || !strings.Contains(out+errs, words) {
+			t.Errorf("exit code %d, want %d with %q:\n%s%s", got, code, words, out, errs)
+		}
+	}
+	is(4, "node n1: network policy is not in force on this host: there is no nftables table")
+	h.enforce(t)
+	is(0, "")
+	storetest.Put(t, s, "nodes/n1", `{"policyProblem": "db.yaml is invalid"}`)
+	is(4, "node n1: db.yaml is invalid\n")
 }
