@@ -66,12 +66,14 @@ func (d *directory) look() {
 			d.e.o.Log.Error("network policy does not change, because the policies cannot be read", "error", err)
 		}
 		d.failed = err.Error()
+		d.e.setUnreadable(d.failed)
 		return
 	}
 	if len(skipped) > 0 {
 		d.e.o.Log.Warn("the policy files have objects without an effect", "kinds", skipped.String())
 	}
 	d.stamp, d.failed = stamp, ""
+	d.e.setUnreadable("")
 	d.apply(w)
 	d.e.synced(policyFiles)
 }

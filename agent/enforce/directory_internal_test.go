@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/agent/policy"
+	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
@@ -73,6 +74,48 @@ func TestDirectoryReadAgain(t *testing.T) {
 	x.want(2, "one")
 	must(t, os.Remove(filepath.Join(x.d.e.o.Directory, "q.yaml")))
 	x.want(2, "one")
+}
+
+// TestUnreadablePolicies checks that the agent reports a policy file that it cannot read, until it can.
+func TestUnreadablePolicies(t *testing.T) {
+	t.Parallel()
+	x := follow(t)
+	x.d.e.inForce = true
+	path := filepath.Join(x.d.e.o.Directory, "q.yaml")
+	for _, text := range []string{"", "kind: [", ""} {
+		must(t, os.WriteFile(path, []byte(text), 0o600))
+		x.d.look()
+		unreadable(t, x.d.e, "q.yaml", text != "")
+	}
+}
+
+// unreadable checks whether an Enforcer reports a policy that it cannot read.
+func unreadable(t *testing.T, e *Enforcer, name string, want bool) {
+	t.Helper()
+	inForce := e.gauges()[0]
+	if problem := e.Problem(); strings.Contains(problem, name) != want || inForce == 1 == want {
+		t.Errorf("policies cannot be read: want %v; problem %q, in force: %v", want, problem, inForce)
+	}
+}
+
+// TestUnreadableDocuments checks that the agent reports policies in the store that it cannot read, until they are valid
+// or have gone. Whoever publishes containers cannot cause such a report.
+func TestUnreadableDocuments(t *testing.T) {
+	t.Parallel()
+	e := newEnforcer(Options{Node: "n1", Log: slog.New(slog.DiscardHandler)}, nil)
+	e.inForce = true
+	f := newStoreFollower(e)
+	const key = "policies/networkpolicy/shop/db"
+	bad := store.Entry{Key: key, Value: []byte(`{"kind": "Deployment"}`)}
+	good := store.Entry{Key: key, Value: []byte(strings.Replace(filePolicy, "NAME", "db", 1))}
+	f.Reset([]store.Entry{bad, {Key: "endpoints/n2/c/eth0", Value: []byte("x")}}, 1)
+	unreadable(t, e, "shop/db", true)
+	f.Change(store.Batch{Events: []store.Event{{Entry: good}}})
+	unreadable(t, e, "shop/db", false)
+	f.Change(store.Batch{Events: []store.Event{{Entry: bad}}})
+	unreadable(t, e, "shop/db", true)
+	f.Reset(nil, 2)
+	unreadable(t, e, "shop/db", false)
 }
 
 // TestDirectoryEditorLock checks that the lock of an editor, which is a link to no file, keeps no file from being read.

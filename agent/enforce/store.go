@@ -2,7 +2,10 @@ package enforce
 
 import (
 	"context"
+	"maps"
 	"reflect"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -21,12 +24,13 @@ const storeContent = "policies and containers in the store"
 type storeFollower struct {
 	e         *Enforcer
 	documents map[string]stored.Document // by key
+	invalid   map[string]string          // why policies cannot be read, by key
 	endpoints stored.Endpoints
 	changes   []func(*policy.Compiler) // that the compilers do not have yet
 }
 
 func newStoreFollower(e *Enforcer) *storeFollower {
-	return &storeFollower{e, map[string]stored.Document{}, stored.Endpoints{}, nil}
+	return &storeFollower{e, map[string]stored.Document{}, map[string]string{}, stored.Endpoints{}, nil}
 }
 
 // followStore delivers the store's content until the context ends.
@@ -38,6 +42,9 @@ func (e *Enforcer) followStore(ctx context.Context) {
 func (f *storeFollower) Reset(list []store.Entry, _ int64) {
 	gone := map[string]bool{}
 	for key := range f.documents {
+		gone[key] = true
+	}
+	for key := range f.invalid {
 		gone[key] = true
 	}
 	for _, e := range list {
@@ -68,6 +75,7 @@ func (f *storeFollower) do(change func(*policy.Compiler)) { f.changes = append(f
 
 // flush makes the changes.
 func (f *storeFollower) flush() {
+	f.e.setUnreadable(strings.Join(slices.Sorted(maps.Values(f.invalid)), "; "))
 	list := f.changes
 	f.changes = nil
 	f.e.update(func(c *policy.Compiler) {
@@ -87,6 +95,9 @@ func (f *storeFollower) set(e store.Entry) {
 	d, err := stored.Decode(e.Key, e.Value)
 	if err != nil {
 		f.e.o.Log.Error("network policy does not use a document in the store", "error", err)
+		if strings.HasPrefix(e.Key, cluster.PoliciesPrefix) {
+			f.invalid[e.Key] = err.Error()
+		}
 		return
 	}
 	f.replace(e.Key, d)
@@ -94,6 +105,7 @@ func (f *storeFollower) set(e store.Entry) {
 
 // replace puts a document in the place of the last one of its key. An empty one deletes it.
 func (f *storeFollower) replace(key string, now stored.Document) {
+	delete(f.invalid, key)
 	old := f.documents[key]
 	if reflect.DeepEqual(old, now) {
 		return
