@@ -163,7 +163,7 @@ func newAgent(o Options, k reconciler) (*Agent, error) {
 		}
 		a.policy = enforce.New(po)
 		// From the saved copy of the store, so that the first rules have the cluster's networks, as those in the kernel do.
-		a.storeCache.read(func(s *cluster.Snapshot) { a.policy.SetNetworks(policyNetworks(s)) })
+		a.storeCache.read(func(s *cluster.Snapshot) { a.policy.SetNetworks(enforce.NetworksOf(s)) })
 	}
 	a.publish = &publisher{store: a.session.Store(), session: a.session, conf: o.Config, storeCache: a.storeCache, log: o.Log, status: a.status, wake: make(chan struct{}, 1), conditions: o.Store, wanted: &a.wanted}
 	if a.policy != nil {
@@ -329,7 +329,7 @@ func (a *Agent) compile(self *cluster.Node, h desired.Host) (w desired.State, kn
 			}
 		}
 		if a.policy != nil {
-			a.policy.SetNetworks(policyNetworks(s))
+			a.policy.SetNetworks(enforce.NetworksOf(s))
 		}
 		a.publish.networks.set(s, &w, a.storeCache.revision)
 		if s.Networks[cluster.DefaultNetwork] == nil && a.o.Config.Network != nil {

@@ -152,7 +152,7 @@ func (e *endpoints) wanted() (map[string][]byte, error) {
 		return nil, err
 	}
 	var subnets []netip.Prefix
-	e.storeCache.read(func(s *cluster.Snapshot) { subnets = podNetworks(s) })
+	e.storeCache.read(func(s *cluster.Snapshot) { subnets = enforce.NetworksOf(s)[""].Subnets })
 	out := map[string][]byte{}
 	for _, rec := range list {
 		p := cluster.Endpoint{IPs: rec.ips}
@@ -221,20 +221,6 @@ func addressesOf(rec *attach.Record) (out []netip.Addr) {
 		out = nil // the last plugin's result has all addresses
 		for _, ip := range r.IPs {
 			out = append(out, ip.Address.Addr())
-		}
-	}
-	return out
-}
-
-// podNetworks returns the subnets of the network that pods have unless they ask for another one.
-func podNetworks(s *cluster.Snapshot) []netip.Prefix {
-	return subnetsOf(s.Networks[cluster.DefaultNetwork])
-}
-
-func subnetsOf(n *cluster.Network) (out []netip.Prefix) {
-	if n != nil {
-		for _, x := range n.Subnets {
-			out = append(out, x.CIDR)
 		}
 	}
 	return out

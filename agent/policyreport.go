@@ -1,11 +1,6 @@
 package agent
 
-import (
-	"time"
-
-	"github.com/fairlead/fairlead/agent/cluster"
-	"github.com/fairlead/fairlead/agent/enforce"
-)
+import "time"
 
 // policyReport decides what other nodes learn about network policy on this node.
 type policyReport struct {
@@ -31,16 +26,4 @@ func (r *policyReport) problem() string {
 		r.why = why
 	}
 	return r.why
-}
-
-// policyNetworks returns what network policy depends on of the cluster's networks.
-func policyNetworks(s *cluster.Snapshot) map[string]enforce.Network {
-	out := map[string]enforce.Network{"": {Subnets: podNetworks(s)}}
-	for name, n := range s.Networks {
-		if !n.Isolated {
-			continue
-		}
-		out[name] = enforce.Network{Subnets: subnetsOf(n), Peers: s.PeersOf(name)}
-	}
-	return out
 }

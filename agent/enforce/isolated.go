@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/policy"
 	"github.com/fairlead/fairlead/kernel/netns"
 )
@@ -70,7 +71,7 @@ func (e *Enforcer) addNetwork(network string) *Enforcer {
 	n = newEnforcer(o, nil)
 	n.network, n.active, n.missing, n.unwritten = network, true, maps.Clone(e.missing), true
 	n.compiler, n.metrics = e.compiler.ForNetwork(network, e.cluster[network].Peers), e.metrics.forNetwork()
-	n.compiler.SetPodNetworks(e.subnets(network))
+	n.compiler.SetPodNetworks(SubnetsOf(e.cluster, network))
 	n.done, n.end = context.WithCancel(context.Background())
 	e.networks[network] = n
 	if e.start != nil {
@@ -121,7 +122,35 @@ type Network struct {
 	Peers   []string       // of an isolated network: those that it reaches, whose pods are peers in its rules
 }
 
-// SetNetworks sets the cluster's networks: the default network by the name "", and isolated ones.
+// NetworksOf returns the cluster's networks: the default network by the name "", and isolated ones.
+func NetworksOf(s *cluster.Snapshot) map[string]Network {
+	out := map[string]Network{}
+	for name, n := range s.Networks {
+		var x Network
+		for _, subnet := range n.Subnets {
+			x.Subnets = append(x.Subnets, subnet.CIDR)
+		}
+		switch {
+		case n.Isolated:
+			x.Peers = s.PeersOf(name)
+			out[name] = x
+		case name == cluster.DefaultNetwork:
+			out[""] = x
+		}
+	}
+	return out
+}
+
+// SubnetsOf returns the subnets of a network and its peers. The pods in the network's rules have addresses of these.
+func SubnetsOf(all map[string]Network, network string) []netip.Prefix {
+	out := slices.Clone(all[network].Subnets)
+	for _, p := range all[network].Peers {
+		out = append(out, all[p].Subnets...)
+	}
+	return out
+}
+
+// SetNetworks sets the cluster's networks, see NetworksOf.
 func (e *Enforcer) SetNetworks(all map[string]Network) {
 	e.mu.Lock()
 	same := reflect.DeepEqual(all, e.cluster)
@@ -130,7 +159,7 @@ func (e *Enforcer) SetNetworks(all map[string]Network) {
 	if same {
 		return
 	}
-	e.update(func(c *policy.Compiler) { c.SetPodNetworks(e.subnets(c.Network())) })
+	e.update(func(c *policy.Compiler) { c.SetPodNetworks(SubnetsOf(e.cluster, c.Network())) })
 	e.reading.Lock()
 	defer e.reading.Unlock()
 	e.removeNetworks()
@@ -139,15 +168,6 @@ func (e *Enforcer) SetNetworks(all map[string]Network) {
 	for network, n := range e.networks {
 		n.update(func(c *policy.Compiler) { c.SetPeers(all[network].Peers, e.compiler) })
 	}
-}
-
-// subnets returns the subnets of a network and its peers. The caller holds the lock of the host's Enforcer.
-func (e *Enforcer) subnets(network string) []netip.Prefix {
-	out := slices.Clone(e.cluster[network].Subnets)
-	for _, p := range e.cluster[network].Peers {
-		out = append(out, e.cluster[p].Subnets...)
-	}
-	return out
 }
 
 // allNetworks returns the Enforcers of isolated networks, sorted by name.

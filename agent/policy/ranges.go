@@ -26,6 +26,23 @@ func rangeOf(p netip.Prefix) addrRange {
 	return addrRange{p.Masked().Addr(), end}
 }
 
+// prefixes returns the prefixes that a range consists of.
+func (r addrRange) prefixes() (out []netip.Prefix) {
+	for first := r.first; first.IsValid() && !r.last.Less(first); {
+		p := netip.PrefixFrom(first, first.BitLen())
+		for p.Bits() > 0 {
+			larger := netip.PrefixFrom(first, p.Bits()-1)
+			if x := rangeOf(larger); x.first != first || r.last.Less(x.last) {
+				break
+			}
+			p = larger
+		}
+		out = append(out, p)
+		first = rangeOf(p).last.Next()
+	}
+	return out
+}
+
 // subtract returns the parts of a range that no other range covers.
 func (r addrRange) subtract(others []addrRange) (out []addrRange) {
 	for _, o := range mergeAddrs(others) {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/enforce"
 	"github.com/fairlead/fairlead/agent/policy"
 	"github.com/fairlead/fairlead/kernel/nftable"
 )
@@ -63,6 +65,9 @@ func (a *app) explainPolicy(ctx context.Context, f *explainFlags, args []string)
 			return err
 		}
 	}
+	if w != nil && len(w.ClusterPolicies) > 0 { // NetworkPolicies have no rules about unknown pods
+		w.PodNetworks = a.podNetworks(ctx, &f.policyFlags, k)
+	}
 	list, err := packets(w, args[0], args[1], packet)
 	if err != nil {
 		return err
@@ -80,6 +85,23 @@ func (a *app) explainPolicy(ctx context.Context, f *explainFlags, args []string)
 		return err
 	}
 	return explainError(out, f.kernelOnly)
+}
+
+// podNetworks returns the networks from which pods have their addresses: rules about pods also decide about addresses
+// there that no known pod has. Files do not have them, so they are those in the rules of the kernel, if k is not nil.
+func (a *app) podNetworks(ctx context.Context, f *policyFlags, k *policy.Kernel) []netip.Prefix {
+	switch {
+	case len(f.files) > 0 && k == nil:
+		return nil
+	case len(f.files) > 0:
+		return k.PodNetworks()
+	}
+	snap, err := a.snapshot(ctx, f, cluster.NetworksPrefix)
+	if err != nil {
+		fmt.Fprintf(a.stderr, "the cluster's networks are not known, so addresses of unknown pods count as other addresses: %v\n", err)
+		return nil
+	}
+	return enforce.SubnetsOf(enforce.NetworksOf(snap), f.network)
 }
 
 // explainError returns the error with which the command ends.

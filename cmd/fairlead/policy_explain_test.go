@@ -1,6 +1,9 @@
 package main
 
 import (
+	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -76,8 +79,21 @@ func TestExplainKernel(t *testing.T) {
 	kerneltest.Run(t, "nft", "add element inet fairlead-policy self4 { 10.0.0.9 . 10.0.0.9 }")
 	both(1, "DIFFERENT egress: the kernel has rules for 10.0.0.9, which is not a pod\n", "10.0.0.9", "10.0.0.2", "5432")
 
+	// A rule about pods, and an address of the pod network that no known pod has.
+	deny := filepath.Join(t.TempDir(), "deny.yaml")
+	must(t, os.WriteFile(deny, []byte(denyPods), 0o600))
+	w, _, err := manifest.Load(nil, h.file, deny)
+	must(t, err)
+	w.PodNetworks = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/25"), netip.MustParsePrefix("10.0.0.128/26")}
+	_, err = h.Table.Sync(t.Context(), policy.Compile(w, "n1"))
+	must(t, err)
+	const unknown = "ClusterNetworkPolicy deny ingress[0]: unknown pod\n"
+	both(4, "10.0.0.77 -> 10.0.0.1: dropped\n  egress of the source:       10.0.0.77 is not a pod: policy does not apply\n  ingress of the destination: "+unknown, "-f", deny, "10.0.0.77", "shop/web", "80")
+	both(4, "the kernel agrees with the policies\n", "-f", deny, "10.0.0.180", "shop/web", "80")
+	both(0, "the kernel agrees with the policies\n", "-f", deny, "10.0.0.200", "shop/web", "80")
+
 	// The rules of another node.
-	w, _, err := manifest.Load(nil, h.file)
+	w, _, err = manifest.Load(nil, h.file)
 	must(t, err)
 	i := slices.IndexFunc(w.Endpoints, func(e *policy.Endpoint) bool { return e.Name == "db" })
 	w.Endpoints[i].Node = "n2"
@@ -88,3 +104,8 @@ func TestExplainKernel(t *testing.T) {
 
 // chainOf returns the chain that a verdict goes to.
 func chainOf(verdict string) string { return strings.TrimPrefix(verdict, "goto ") }
+
+// denyPods forbids connections of the pods of a team to any pods.
+const denyPods = `{apiVersion: policy.networking.k8s.io/v1alpha2, kind: ClusterNetworkPolicy, metadata: {name: deny},
+  spec: {tier: Admin, priority: 1, subject: {namespaces: {}}, ingress: [{action: Deny, from: [{namespaces: {matchLabels: {team: b}}}]}]}}
+`

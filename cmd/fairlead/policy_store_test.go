@@ -55,6 +55,12 @@ func TestStoredPolicies(t *testing.T) {
 	want(0, `"network": "blue"`, append(at, "explain", "--network", "blue", "10.0.0.9", "shop/db@n2", "5432", "-o", "json")...)
 	want(1, "there is no pod shop/db@n2 with an address of its own", append(at, "explain", "--network", "red", "10.0.0.9", "shop/db@n2", "80")...)
 
+	want(0, "created clusternetworkpolicy/deny\n", "apply", "-f", write(denyPods))
+	storetest.Put(t, h.s, "networks/blue", `{"isolated": true, "subnets": [{"cidr": "10.9.0.0/24"}]}`)
+	want(4, "ClusterNetworkPolicy deny ingress[0]: unknown pod\n", append(at, "explain", "10.244.0.99", "shop/db@n2", "5432")...)
+	want(0, "allowed", append(at, "explain", "10.9.0.99", "shop/db@n2", "5432")...)
+	want(4, "ClusterNetworkPolicy deny ingress[0]: unknown pod\n", append(at, "explain", "--network", "blue", "10.9.0.99", "shop/db@n2", "5432")...)
+
 	want(1, "there is no policy db\nList them: fairlead policy list\n", "delete", "db")
 	want(0, "would delete networkpolicy/shop/db\n", "delete", "--dry-run", "networkpolicy/shop/db")
 	want(0, "deleted networkpolicy/shop/db\ndeleted networkpolicy/shop/broken\n", "delete", "networkpolicy/shop/db", "networkpolicy/shop/broken")
