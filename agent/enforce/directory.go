@@ -18,6 +18,7 @@ import (
 	"github.com/fairlead/fairlead/agent/podstate"
 	"github.com/fairlead/fairlead/agent/policy"
 	"github.com/fairlead/fairlead/agent/policy/manifest"
+	"github.com/fairlead/fairlead/agent/policy/stored"
 )
 
 // policyFiles names the directory's files in errors of an ADD that waits for them.
@@ -183,21 +184,55 @@ func (o Options) World() (*policy.World, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := o.Attachments.Endpoints(); err != nil {
-		return nil, fmt.Errorf("read the containers of this host, which needs root: %w", err)
-	}
 	w.Endpoints, w.Nodes = nil, nil // those in the files have no effect
+	endpoints, host, err := o.thisHost()
+	if err != nil {
+		return nil, err
+	}
+	if host != nil {
+		w.Nodes = append(w.Nodes, host)
+	}
+	addEndpoints(w, endpoints)
+	return w, nil
+}
+
+// AddThisHost adds this host's containers to the world of the agents' store, which has only those in the cluster's
+// networks, and its addresses.
+func (o Options) AddThisHost(w *policy.World) error {
+	endpoints, host, err := o.thisHost()
+	if err != nil {
+		return err
+	}
+	for _, e := range endpoints {
+		e.Name = stored.EndpointName(e.Name, e.Node)
+		w.Endpoints = slices.DeleteFunc(w.Endpoints, func(x *policy.Endpoint) bool { return x.Namespace == e.Namespace && x.Name == e.Name })
+	}
+	addEndpoints(w, endpoints)
+	for _, n := range w.Nodes {
+		if host != nil && n.Name == host.Name {
+			n.Addresses = host.Addresses
+		}
+	}
+	return nil
+}
+
+// thisHost returns this host and its containers. The host is nil if the kernel does not say its addresses.
+func (o Options) thisHost() ([]*policy.Endpoint, *policy.Node, error) {
+	if _, err := o.Attachments.Endpoints(); err != nil {
+		return nil, nil, fmt.Errorf("read the containers of this host, which needs root: %w", err)
+	}
 	e := newEnforcer(o, nil)
 	e.activate()
 	e.readHost()
 	e.readAttachments()
-	if e.host != nil {
-		w.Nodes = append(w.Nodes, e.host)
-	}
-	for _, x := range e.compiler.Endpoints() {
-		if w.Endpoints = append(w.Endpoints, x); w.Namespaces[x.Namespace] == nil {
-			w.Namespaces[x.Namespace] = map[string]string{corev1.LabelMetadataName: x.Namespace}
+	return e.compiler.Endpoints(), e.host, nil
+}
+
+// addEndpoints adds containers, and their namespaces.
+func addEndpoints(w *policy.World, list []*policy.Endpoint) {
+	for _, e := range list {
+		if w.Endpoints = append(w.Endpoints, e); w.Namespaces[e.Namespace] == nil {
+			w.Namespaces[e.Namespace] = map[string]string{corev1.LabelMetadataName: e.Namespace}
 		}
 	}
-	return w, nil
 }

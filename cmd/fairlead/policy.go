@@ -243,10 +243,16 @@ func (a *app) localWorld(ctx context.Context, f *policyFlags, conf *config.Confi
 	}
 	defer s.Close()
 	w, invalid, err := stored.World(ctx, s)
+	if err != nil {
+		return nil, err
+	}
 	for _, x := range invalid {
 		fmt.Fprintf(a.stderr, "ignored: %v\n", x)
 	}
-	return w, err
+	if err := a.enforceOptions(conf).AddThisHost(w); err != nil {
+		fmt.Fprintf(a.stderr, "only the containers in the store are known: %v\n", err)
+	}
+	return w, nil
 }
 
 // enforceOptions returns where the policies and containers of this host are.

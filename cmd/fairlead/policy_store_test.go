@@ -1,12 +1,15 @@
 package main
 
 import (
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/fairlead/fairlead/agent/podstate"
 	"github.com/fairlead/fairlead/agent/store/storetest"
+	"github.com/fairlead/fairlead/internal/bootid"
 )
 
 // TestStoredPolicies applies, lists, checks and deletes policies in the agents' store.
@@ -54,6 +57,15 @@ func TestStoredPolicies(t *testing.T) {
 		append(at, "explain", "--network", "blue", "10.0.0.9", "shop/db@n2", "80")...)
 	want(0, `"network": "blue"`, append(at, "explain", "--network", "blue", "10.0.0.9", "shop/db@n2", "5432", "-o", "json")...)
 	want(1, "there is no pod shop/db@n2 with an address of its own", append(at, "explain", "--network", "red", "10.0.0.9", "shop/db@n2", "80")...)
+
+	boot, err := bootid.Read()
+	must(t, err)
+	must(t, podstate.Open(h.local()).WriteEndpoint(&podstate.Endpoint{ // not in a network of the cluster
+		Network: "bridged", ContainerID: "c9", IfName: "eth0", Boot: boot, Namespace: "shop", Name: "db",
+		Labels: map[string]string{"app": "db"}, Addresses: []netip.Addr{netip.MustParseAddr("10.77.0.2")},
+	}))
+	want(0, "NetworkPolicy shop/db     2     shop/db@here, shop/db@n2\n", append(at, "check")...)
+	want(4, "10.0.0.9 -> 10.77.0.2: dropped\n", append(at, "explain", "10.0.0.9", "shop/db@here", "80")...)
 
 	want(0, "created clusternetworkpolicy/deny\n", "apply", "-f", write(denyPods))
 	storetest.Put(t, h.s, "networks/blue", `{"isolated": true, "subnets": [{"cidr": "10.9.0.0/24"}]}`)

@@ -144,7 +144,13 @@ func TestPolicyStore(t *testing.T) {
 	if out := policy(b, "check"); !strings.Contains(out, "NetworkPolicy default/db") || !strings.Contains(out, "@a") {
 		t.Errorf("policy check:\n%s", out)
 	}
-	out, err := b.Fairlead(t.Context(), "policy", "explain", web.String(), db.String(), "80")
+	must(t, a.Configure("own", `{"type": "ptp", "antiSpoof": true, "ipam": {"type": "host-local", "subnet": "10.77.0.0/24"}}, {"type": "fairlead-policy"}`))
+	own := labelled(t, a, "own", "own", "app:db") // the store does not have it
+	out, err := a.Fairlead(t.Context(), "policy", "explain", "--kernel", web.String(), own.String(), "80")
+	if err != nil || !strings.Contains(out, "the kernel agrees") {
+		t.Errorf("policy explain --kernel: %v\n%s", err, out)
+	}
+	out, err = b.Fairlead(t.Context(), "policy", "explain", web.String(), db.String(), "80")
 	if err != nil || !strings.Contains(out, "allowed") {
 		t.Errorf("policy explain: %v\n%s", err, out)
 	}

@@ -122,6 +122,9 @@ func Decode(key string, value []byte) (Document, error) {
 // Endpoints are attachments by the endpoint that they belong to, policy.EndpointKey, and by their keys.
 type Endpoints map[string]map[string]*cluster.Endpoint
 
+// EndpointName returns the name of a container's endpoint: containers of two nodes may have one name.
+func EndpointName(name, node string) string { return name + "@" + node }
+
 // Set adds an attachment, or removes it. It returns the endpoint that the attachment belongs to, and whether that has
 // any attachment now. An attachment without the plugin fairlead-policy belongs to no endpoint: e is nil.
 func (all Endpoints) Set(a *cluster.Endpoint, add bool) (e *policy.Endpoint, exists bool) {
@@ -129,7 +132,7 @@ func (all Endpoints) Set(a *cluster.Endpoint, add bool) (e *policy.Endpoint, exi
 	if !ok {
 		return nil, false
 	}
-	name += "@" + a.Node // containers of two nodes may have one name
+	name = EndpointName(name, a.Node)
 	of := policy.EndpointKey(namespace, name)
 	if all[of] == nil {
 		all[of] = map[string]*cluster.Endpoint{}
