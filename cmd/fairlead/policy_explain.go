@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -266,6 +267,10 @@ func endOf(w *policy.World, text string) ([]netip.Addr, error) {
 		}
 		if len(e.Addresses) == 0 {
 			return nil, fmt.Errorf("the pod %s has no address yet", text)
+		}
+		// Programs that connect to a pod by its name do not use link-local addresses.
+		if list := slices.DeleteFunc(slices.Clone(e.Addresses), netip.Addr.IsLinkLocalUnicast); len(list) > 0 {
+			return list, nil
 		}
 		return e.Addresses, nil
 	}

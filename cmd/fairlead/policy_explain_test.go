@@ -102,6 +102,27 @@ func TestExplainKernel(t *testing.T) {
 	both(1, "DIFFERENT egress: the kernel does not know shop/web\n", "shop/web", "shop/db", "5432")
 }
 
+// TestExplainLinkLocal checks that the name of a pod stands for its link-local addresses only if it has no others.
+func TestExplainLinkLocal(t *testing.T) {
+	t.Parallel()
+	pod := func(name string, addrs ...string) *policy.Endpoint {
+		e := &policy.Endpoint{Namespace: "shop", Name: name}
+		for _, a := range addrs {
+			e.Addresses = append(e.Addresses, netip.MustParseAddr(a))
+		}
+		return e
+	}
+	w := &policy.World{Endpoints: []*policy.Endpoint{pod("web", "10.0.0.1", "fe80::1"), pod("db", "10.0.0.2", "fe80::2"), pod("new", "fe80::3")}}
+	for _, c := range []struct{ src, dst, want string }{
+		{"shop/web", "shop/db", "10.0.0.1 10.0.0.2"}, {"fe80::1", "fe80::2", "fe80::1 fe80::2"}, {"fe80::1", "shop/new", "fe80::1 fe80::3"},
+	} {
+		list, err := packets(w, c.src, c.dst, policy.Packet{})
+		if err != nil || len(list) != 1 || list[0].Src.String()+" "+list[0].Dst.String() != c.want {
+			t.Errorf("%s to %s: %v, %v, want %s", c.src, c.dst, list, err, c.want)
+		}
+	}
+}
+
 // chainOf returns the chain that a verdict goes to.
 func chainOf(verdict string) string { return strings.TrimPrefix(verdict, "goto ") }
 
