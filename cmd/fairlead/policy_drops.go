@@ -138,9 +138,14 @@ func (f *policyLogFlags) wants(d dropped, r policy.Reason) bool {
 	if f.pod != "" && f.pod != d.Source.Pod && f.pod != d.Destination.Pod {
 		return false
 	}
-	return f.policy == "" || r.Isolated && r.Cut || slices.ContainsFunc(r.Policies, func(id string) bool {
-		return id == f.policy || strings.HasSuffix(id, " "+f.policy)
-	})
+	switch {
+	case f.policy == "" || r.Isolated && r.Cut:
+		return true
+	case r.Cut && len(r.Policies) == 0: // the text ends within the name of a ClusterNetworkPolicy
+		kind := policy.ClusterPolicyID("")
+		return strings.HasPrefix(kind+strings.TrimPrefix(f.policy, kind), strings.TrimSuffix(r.Text, "…"))
+	}
+	return slices.ContainsFunc(r.Policies, func(id string) bool { return id == f.policy || strings.HasSuffix(id, " "+f.policy) })
 }
 
 func (l *dropLog) print(v any, text string) error {

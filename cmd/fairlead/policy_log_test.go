@@ -123,6 +123,20 @@ func TestPolicyLog(t *testing.T) {
 	}
 }
 
+// TestPolicyLogLongName checks that --policy shows the packets that a ClusterNetworkPolicy with a long name drops. A
+// report has only the beginning of the name.
+func TestPolicyLogLongName(t *testing.T) {
+	t.Parallel()
+	name := strings.Repeat("x", 150)
+	r, err := policy.ParseReason(("ingress: ClusterNetworkPolicy " + name)[:124] + "…")
+	must(t, err)
+	for wanted, want := range map[string]bool{name: true, "ClusterNetworkPolicy " + name: true, "y" + name: false, "x": false, "shop/" + name: false} {
+		if f := (&policyLogFlags{policy: wanted}); f.wants(dropped{}, r) != want {
+			t.Errorf("--policy %q: shown %v, want %v", wanted, !want, want)
+		}
+	}
+}
+
 // checkJSON reads the fields of packets, and the number of those that were not reported during a flood.
 func (h *policyHost) checkJSON(t *testing.T, packets []router.Packet) {
 	t.Helper()
