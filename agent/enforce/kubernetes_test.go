@@ -192,7 +192,7 @@ func TestKubernetes(t *testing.T) {
 	if have := n.table(); have != before {
 		t.Errorf("after the repair:\n%s", kerneltest.Diff(before, have))
 	}
-	if !strings.Contains(n.log.String(), "are repaired") {
+	if !strings.Contains(n.log.String(), "repairing rules of network policy") {
 		t.Errorf("the repair was not logged:\n%s", n.log)
 	}
 
