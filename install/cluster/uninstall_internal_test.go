@@ -14,6 +14,20 @@ import (
 	"github.com/fairlead/fairlead/contrib/kubernetes"
 )
 
+// manifestObjects returns the objects of the manifest for the namespace net.
+func manifestObjects(t *testing.T) []*Object {
+	t.Helper()
+	raw, err := kubernetes.Render(kubernetes.Options{Namespace: "net"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
 // TestUninstallWithoutList checks which list the nodes remove if an administrator has removed it from the agents'
 // configuration: not the whole directory of the lists.
 func TestUninstallWithoutList(t *testing.T) {
@@ -32,14 +46,7 @@ func TestUninstallWithoutList(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw, err := kubernetes.Render(kubernetes.Options{Namespace: "net"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	objects, err := Parse(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects := manifestObjects(t)
 	for text, want := range map[string]string{
 		"cni: {file: /etc/cni/net.d/05-mine.conflist}": "05-mine.conflist",
 		"grace: 5m": "10-fairlead.conflist",
@@ -157,15 +164,7 @@ func TestNamespaceOfOthers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		raw, err := kubernetes.Render(kubernetes.Options{Namespace: "net"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		objects, err := Parse(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Apply(t.Context(), objects[:1], false, func(Change) {}); err != nil || labelled != want {
+		if err := c.Apply(t.Context(), manifestObjects(t)[:1], false, func(Change) {}); err != nil || labelled != want {
 			t.Errorf("labels %q: the label is set: %v, want %v, %v", labels, labelled, want, err)
 		}
 	}
