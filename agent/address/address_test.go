@@ -430,18 +430,25 @@ func TestReleaseUnheldAddresses(t *testing.T) {
 	}
 }
 
+// readStore gives a manager the content of the store, and returns the store's revision.
+func readStore(t *testing.T, m *Manager, s store.Store) int64 {
+	t.Helper()
+	entries, revision, err := s.List(storetest.Context(t), "")
+	must(t, err)
+	m.Reset(source.DecodeAll(entries), revision)
+	return revision
+}
+
 // TestUnheldAddressOfAnEarlierContainer checks that the time for which no container holds an address begins again with
 // each container.
 func TestUnheldAddressOfAnEarlierContainer(t *testing.T) {
 	t.Parallel()
 	s := newBed(t, twoSubnets).open(t)
 	m := NewManager(Options{Store: s, Node: "a", Dir: local.Open(t.TempDir(), t.TempDir())})
-	entries, revision, err := s.List(storetest.Context(t), "")
-	must(t, err)
-	m.Reset(source.DecodeAll(entries), revision)
+	readStore(t, m, s)
 	go m.serveClaims(t.Context())
 	round := func() { must(t, m.releaseUnheld(storetest.Context(t))) }
-	_, err = claimOne(m, "c1", "", wants("10.250.0.5", false))
+	_, err := claimOne(m, "c1", "", wants("10.250.0.5", false))
 	must(t, err)
 	round()
 	must(t, m.Dir.Note(storetest.Context(t), local.Release{Network: "default", Container: "c1", IfName: "eth0"}))
@@ -466,9 +473,7 @@ func TestConcurrentFixedClaims(t *testing.T) {
 	for i := range 3 { // with the content of the store from before
 		s := b.open(t)
 		m := NewManager(Options{Store: s, Node: fmt.Sprint("n", i), Dir: local.Open(t.TempDir(), t.TempDir())})
-		entries, revision, err := s.List(storetest.Context(t), "")
-		must(t, err)
-		m.Reset(source.DecodeAll(entries), revision)
+		readStore(t, m, s)
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan struct{})
 		go func() { m.serveClaims(ctx); close(done) }()
@@ -532,9 +537,7 @@ func TestNetworkDeletedDuringClaim(t *testing.T) {
 				must(t, err)
 			}
 		}}, Node: "a", Dir: local.Open(t.TempDir(), t.TempDir())})
-		entries, revision, err := s.List(storetest.Context(t), "")
-		must(t, err)
-		m.Reset(source.DecodeAll(entries), revision)
+		readStore(t, m, s)
 		ctx, cancel := context.WithCancel(t.Context())
 		go m.serveClaims(ctx)
 		if err := ask(m); err == nil || !strings.Contains(err.Error(), `the cluster has no network "default"`) {

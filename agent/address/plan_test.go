@@ -180,9 +180,7 @@ func TestRefusedClaim(t *testing.T) {
 	m := NewManager(Options{
 		Store: &refusing{s, cluster.AddressKey("default", netip.MustParseAddr("10.250.0.5"))}, Node: "a", Dir: local.Open(t.TempDir(), t.TempDir()),
 	})
-	entries, revision, err := s.List(storetest.Context(t), "")
-	must(t, err)
-	m.Reset(source.DecodeAll(entries), revision)
+	readStore(t, m, s)
 	old := newClaim(t, "old", "10.250.0.7")
 	must(t, m.serve(storetest.Context(t), []*claim{old}))
 	must(t, m.Dir.Note(storetest.Context(t), local.Release{Network: "default", Container: "old", IfName: "eth0"}))
@@ -211,9 +209,7 @@ func TestUndoneClaim(t *testing.T) {
 	t.Parallel()
 	s := newBed(t, twoSubnets).open(t)
 	m := NewManager(Options{Store: s, Node: "a", Dir: local.Open(t.TempDir(), t.TempDir())})
-	entries, revision, err := s.List(storetest.Context(t), "")
-	must(t, err)
-	m.Reset(source.DecodeAll(entries), revision)
+	revision := readStore(t, m, s)
 	key := cluster.AddressKey("default", netip.MustParseAddr("10.250.0.5"))
 	undone := store.Entry{Key: key, Value: []byte(`{"owner":"c1 eth0","node":"a","container":"c1","ifName":"eth0"}`), Revision: revision + 1}
 	m.Change(source.Batch{Revision: undone.Revision, Entries: []source.Entry{source.Decode(undone)}})
