@@ -45,11 +45,11 @@ func (d *Dir) Reserve(o kernel.Owner) (*Reservation, error) {
 			return &Reservation{path: path, fd: fd}, nil
 		}
 		_ = filelock.CloseFD(fd)
-		if err == syscall.EWOULDBLOCK && looked {
-			break
-		}
-		if err == syscall.EWOULDBLOCK { // it may be ClearReservations, which holds the lock only briefly
-			looked = true
+		if err == syscall.EWOULDBLOCK {
+			if looked {
+				break
+			}
+			looked = true // it may be ClearReservations, which holds the lock only briefly
 			time.Sleep(reservationPoll)
 			continue
 		}

@@ -16,12 +16,12 @@ import (
 const (
 	firstLook  = 5 * time.Millisecond
 	longestGap = 500 * time.Millisecond
-	settleTime = 5 * time.Minute
+	moveLimit  = 5 * time.Minute
 )
 
 // noteMoveSoon waits until dockerd has moved the link of an endpoint, and completes its record.
 func (d *Driver) noteMoveSoon(id string) {
-	ctx, cancel := context.WithTimeout(d.ctx, settleTime)
+	ctx, cancel := context.WithTimeout(d.ctx, moveLimit)
 	defer cancel()
 	for gap := firstLook; ; gap = min(2*gap, longestGap) {
 		done := false
