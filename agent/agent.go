@@ -285,7 +285,7 @@ func (a *Agent) reconcile(ctx context.Context) (again time.Duration) {
 	a.logInvalid(&w)
 	again = sooner(again, a.status.recordReconcile(&w, rep, began))
 	if _, failed := failures(rep.Errors); !failed && w.MTU[cluster.DefaultNetwork] != 0 && !w.NoBlocks {
-		if err := writeCNIConfig(a.o.Config, filepath.Join(a.o.Lib, "fairlead")); err != nil {
+		if err := writeCNIConfig(a.o.Config, local.Open(a.o.Lib, a.o.Run).Root()); err != nil {
 			return a.status.failed(err)
 		}
 	}

@@ -47,36 +47,39 @@ func writeCNIConfig(all *config.Config, lib string) error {
 		return fmt.Errorf("cni.list: %w", err)
 	}
 	want.WriteByte('\n')
-	note := filepath.Join(lib, WrittenList)
-	noted := fmt.Sprintf("%s\n%x\n", c.File, sha256.Sum256(want.Bytes()))
-	before, err := os.ReadFile(note)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("cni.file: %w", err)
-	}
-	have, err := os.ReadFile(c.File)
-	same := err == nil && bytes.Equal(have, want.Bytes())
-	if same && string(before) == noted {
-		return nil
-	}
-	if !same {
-		if err := os.MkdirAll(filepath.Dir(c.File), 0o755); err != nil {
-			return fmt.Errorf("cni.file: %w", err)
-		}
-		if err := local.Replace(c.File, want.Bytes(), 0o644); err != nil {
-			return fmt.Errorf("cni.file: %w", err)
-		}
-	}
-	if err := removeEarlierList(string(before), c.File); err != nil {
-		return fmt.Errorf("cni.file: %w", err)
-	}
-	if err := os.MkdirAll(lib, 0o755); err != nil {
-		return fmt.Errorf("cni.file: %w", err)
-	}
-	if err := local.Replace(note, []byte(noted), 0o644); err != nil {
+	if err := replaceList(c.File, want.Bytes(), filepath.Join(lib, WrittenList)); err != nil {
 		return fmt.Errorf("cni.file: %w", err)
 	}
 	return nil
 }
+
+// replaceList writes a list, and notes it. It removes the list of an earlier note.
+func replaceList(path string, list []byte, note string) error {
+	before, err := os.ReadFile(note)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	noted := path + "\n" + sumOf(list) + "\n"
+	have, err := os.ReadFile(path)
+	same := err == nil && bytes.Equal(have, list)
+	if same && string(before) == noted {
+		return nil
+	}
+	if !same {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := local.Replace(path, list, 0o644); err != nil {
+			return err
+		}
+	}
+	if err := removeEarlierList(string(before), path); err != nil {
+		return err
+	}
+	return local.Replace(note, []byte(noted), 0o644)
+}
+
+func sumOf(list []byte) string { return fmt.Sprintf("%x", sha256.Sum256(list)) }
 
 // removeEarlierList removes the file of a note, unless it is the current file or somebody else has changed it.
 func removeEarlierList(note, current string) error {
@@ -85,7 +88,7 @@ func removeEarlierList(note, current string) error {
 		return nil
 	}
 	raw, err := os.ReadFile(path)
-	if err == nil && fmt.Sprintf("%x", sha256.Sum256(raw)) == sum {
+	if err == nil && sumOf(raw) == sum {
 		err = os.Remove(path)
 	}
 	if errors.Is(err, os.ErrNotExist) {

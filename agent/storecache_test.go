@@ -222,7 +222,7 @@ func TestPublish(t *testing.T) {
 // TestWriteCNIConfig checks that the file is written once, and again after a change.
 func TestWriteCNIConfig(t *testing.T) {
 	t.Parallel()
-	file, lib := filepath.Join(t.TempDir(), "net.d", "10-pods.conflist"), filepath.Join(t.TempDir(), "fairlead")
+	file, lib := filepath.Join(t.TempDir(), "net.d", "10-pods.conflist"), t.TempDir()
 	c := &config.Config{CNI: config.CNI{File: file, List: json.RawMessage(`{"name":"pods"}`)}}
 	for range 2 {
 		if err := writeCNIConfig(c, lib); err != nil {
@@ -277,7 +277,7 @@ func TestWriteCNIConfig(t *testing.T) {
 // else has changed it.
 func TestCNIFileRenamed(t *testing.T) {
 	t.Parallel()
-	dir, lib := t.TempDir(), filepath.Join(t.TempDir(), "fairlead")
+	dir, lib := t.TempDir(), t.TempDir()
 	write := func(name string) {
 		t.Helper()
 		c := &config.Config{CNI: config.CNI{File: filepath.Join(dir, name), List: json.RawMessage(`{"name":"pods"}`)}}
