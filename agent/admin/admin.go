@@ -13,7 +13,12 @@ import (
 
 // Snapshot reads the whole store. The second result has the revision of each key.
 func Snapshot(ctx context.Context, s store.Store) (*cluster.Snapshot, map[string]int64, error) {
-	entries, revision, err := s.List(ctx, "")
+	return SnapshotBelow(ctx, s, "")
+}
+
+// SnapshotBelow is Snapshot for the keys with a prefix.
+func SnapshotBelow(ctx context.Context, s store.Store, prefix string) (*cluster.Snapshot, map[string]int64, error) {
+	entries, revision, err := s.List(ctx, prefix)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/agent/admin"
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/agent/enforce"
@@ -69,15 +70,8 @@ func (a *app) snapshot(ctx context.Context, f *policyFlags, prefix string) (*clu
 	defer s.Close()
 	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
 	defer cancel()
-	list, _, err := s.List(ctx, prefix)
-	if err != nil {
-		return nil, err
-	}
-	out := cluster.NewSnapshot()
-	for _, e := range list {
-		out.Set(e.Key, e.Value)
-	}
-	return out, nil
+	snap, _, err := admin.SnapshotBelow(ctx, s, prefix)
+	return snap, err
 }
 
 // policyStore opens the agents' store: in Kubernetes, if the policies are there.

@@ -49,8 +49,8 @@ func TestPolicyStatus(t *testing.T) {
 	}
 }
 
-// TestPolicyStatusOfFiles checks that the status of policies in files says when they are not in force on the host: by
-// the kernel, and by what the agent reports in its store.
+// TestPolicyStatusOfFiles checks that the status of policies in files says when they are not in force on the host. The
+// kernel may lack the rules, or the agent may report a problem in its store.
 func TestPolicyStatusOfFiles(t *testing.T) {
 	t.Parallel()
 	h, dir := newPolicyHost(t), t.TempDir()
