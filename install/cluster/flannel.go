@@ -75,12 +75,8 @@ func (f *Flannel) backend() model.Backend { return f.network.Backends[len(f.netw
 // checkNetwork verifies that an existing default network has flannel's ranges and backend. With others, nodes with and
 // without flanneld would not reach each other.
 func (f *Flannel) checkNetwork(spec map[string]any) error {
-	raw, err := json.Marshal(spec)
+	have, err := networkOf(spec)
 	if err != nil {
-		return err
-	}
-	var have model.Network
-	if err := json.Unmarshal(raw, &have); err != nil {
 		return fmt.Errorf("the network %s: %w", model.DefaultNetwork, err)
 	}
 	if len(have.Backends) == 0 {

@@ -115,12 +115,12 @@ func (c *Client) setNetwork(ctx context.Context, p *Plan, o *Options) error {
 		return err
 	}
 	network, _ := o.Manifest.Values["network"].(map[string]any)
-	if err == nil && p.Flannel != nil {
-		if err := p.Flannel.checkNetwork(object.Spec); err != nil {
-			return err
-		}
-	}
 	if err == nil {
+		if p.Flannel != nil {
+			if err := p.Flannel.checkNetwork(object.Spec); err != nil {
+				return err
+			}
+		}
 		if !o.Flannel && len(network) > 0 || len(o.PodCIDRs) > 0 {
 			p.Warnings = append(p.Warnings, "The network default exists, so this command does not change it. To change it, type: kubectl edit networks.fairlead.io default")
 		}
@@ -169,12 +169,8 @@ func existing(spec map[string]any) map[string]any {
 
 // checkValues checks the subnets in the user's values. Render reports other errors in them.
 func (c *Client) checkValues(ctx context.Context, m kubernetes.Options) error {
-	raw, err := json.Marshal(m.Values["network"])
+	n, err := networkOf(m.Values["network"])
 	if err != nil {
-		return err
-	}
-	var n model.Network
-	if json.Unmarshal(raw, &n) != nil {
 		return nil
 	}
 	var ranges []netip.Prefix
@@ -192,18 +188,23 @@ func defaultRanges() (list []netip.Prefix, err error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, err := json.Marshal(values["network"])
+	n, err := networkOf(values["network"])
 	if err != nil {
-		return nil, err
-	}
-	var n model.Network
-	if err := json.Unmarshal(raw, &n); err != nil {
 		return nil, err
 	}
 	for _, s := range n.Subnets {
 		list = append(list, s.CIDR)
 	}
 	return list, nil
+}
+
+// networkOf decodes a network in the chart's values, or the spec of one.
+func networkOf(values any) (n model.Network, err error) {
+	raw, err := json.Marshal(values)
+	if err == nil {
+		err = json.Unmarshal(raw, &n)
+	}
+	return n, err
 }
 
 // checkPermissions asks the API whether the user may apply every object, before the first one is applied. An object that
