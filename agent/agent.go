@@ -76,7 +76,7 @@ type Agent struct {
 
 // owner returns the route protocol, alias prefix and nft table that mark the agent's objects.
 func owner() reconcile.Owner {
-	return reconcile.Owner{Protocol: backend.Protocol, Alias: backend.Mark(""), Table: backend.Table}
+	return reconcile.Owner{Protocol: backend.Protocol, Alias: backend.LinkAlias(""), Table: backend.Table}
 }
 
 // Run runs the agent until the context ends. It leaves the kernel objects in place, so containers keep working while no

@@ -44,7 +44,7 @@ func (a *Agent) keys(self *cluster.Node, h *desired.Host) (again time.Duration) 
 	var err error
 	published, before := a.publishedKeys(self)
 	files := backend.Keys{File: h.KeyFile, Published: func(public string) bool { return public == published }}
-	self.WireGuard, self.Previous, err = files.Turn(time.Now(), time.Duration(conf.Rotate)*time.Hour)
+	self.WireGuard, self.Previous, err = files.Rotate(time.Now(), time.Duration(conf.Rotate)*time.Hour)
 	if a.status.setKeyError(err) {
 		a.log.Warn("cannot use or rotate the WireGuard key", "error", err)
 	}

@@ -82,7 +82,7 @@ func TestStopLeaksNoGoroutines(t *testing.T) {
 	k := &recorder{netip.MustParsePrefix("192.0.2.1/24")}
 	once := func() {
 		a, stop := startAgent(t, k, "127.0.0.1:0")
-		for a.status.NotReady() != nil && len(a.State().Why) > 1 {
+		for a.status.NotReady() != nil && len(a.State().Reasons) > 1 {
 			time.Sleep(time.Millisecond)
 		}
 		stop()

@@ -81,9 +81,9 @@ func metrics() []metric {
 	}
 	return []metric{
 		{"ready", "1 if containers on this node can reach those on other nodes.", g, func(s *State) float64 { return yes(s.Ready) }},
-		{"store_reachable", "1 if the store answers.", g, func(s *State) float64 { return yes(s.Store == "") }},
+		{"store_reachable", "1 if the store answers.", g, func(s *State) float64 { return yes(s.StoreError == "") }},
 		{"nodes", "Nodes in the cluster.", g, func(s *State) float64 { return float64(s.Nodes) }},
-		{"problems", "Nodes that this node cannot reach.", g, func(s *State) float64 { return float64(len(s.Problems)) }},
+		{"unreachable_nodes", "Nodes that this node cannot reach.", g, func(s *State) float64 { return float64(len(s.Unreachable)) }},
 		{"invalid_keys", "Invalid keys in the store, which the agent ignores.", g, func(s *State) float64 { return float64(len(s.Invalid)) }},
 		{"objects", "Kernel objects in the desired state.", g, func(s *State) float64 { return float64(s.Counts.Objects) }},
 		{"reconcile_seconds", "Duration of the last reconciliation.", g, func(s *State) float64 { return s.Counts.LastTook.Seconds() }},

@@ -32,7 +32,7 @@ func TestRemoveObjects(t *testing.T) {
 	kerneltest.Run(t, "nft", "add", "table", "inet", "theirs")
 	before := kerneltest.Dump(t, "")
 	kerneltest.Run(t, "ip", "link", "add", "fl0", "type", "bridge")
-	kerneltest.Run(t, "ip", "link", "set", "fl0", "alias", backend.Mark("vxlan default"))
+	kerneltest.Run(t, "ip", "link", "set", "fl0", "alias", backend.LinkAlias("vxlan default"))
 	kerneltest.Run(t, "ip", "route", "add", "10.8.0.0/16", "dev", "up0", "proto", "103")
 	kerneltest.Run(t, "nft", "add", "table", "inet", backend.Table)
 	kerneltest.Run(t, "nft", "add", "chain", "inet", backend.Table, "x")

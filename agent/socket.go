@@ -45,7 +45,7 @@ const maxListed = 100
 // truncated returns a copy of the state with shortened lists.
 func (s *State) truncated() *State {
 	out := *s
-	for _, list := range []*[]string{&out.Why, &out.Problems, &out.Invalid, &out.Cannot} {
+	for _, list := range []*[]string{&out.Reasons, &out.Unreachable, &out.Invalid, &out.Failures} {
 		if more := len(*list) - maxListed; more > 0 {
 			*list = append(slices.Clone((*list)[:maxListed]), fmt.Sprintf("and %d more", more))
 		}

@@ -34,9 +34,9 @@ func TestWaitForSharedNetwork(t *testing.T) {
 func TestStateTruncated(t *testing.T) {
 	t.Parallel()
 	long := make([]string, 5000)
-	s := &State{Why: long, Problems: long[:maxListed], Invalid: long[:maxListed+1]}
-	if got := s.truncated(); len(got.Why) != maxListed+1 || got.Why[maxListed] != "and 4900 more" || len(got.Problems) != maxListed || got.Invalid[maxListed] != "and 1 more" || len(s.Why) != 5000 {
-		t.Errorf("%d, %d and %d words: %q", len(got.Why), len(got.Problems), len(got.Invalid), got.Why[maxListed:])
+	s := &State{Reasons: long, Unreachable: long[:maxListed], Invalid: long[:maxListed+1]}
+	if got := s.truncated(); len(got.Reasons) != maxListed+1 || got.Reasons[maxListed] != "and 4900 more" || len(got.Unreachable) != maxListed || got.Invalid[maxListed] != "and 1 more" || len(s.Reasons) != 5000 {
+		t.Errorf("%d, %d and %d words: %q", len(got.Reasons), len(got.Unreachable), len(got.Invalid), got.Reasons[maxListed:])
 	}
 }
 

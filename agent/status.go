@@ -44,14 +44,14 @@ type status struct {
 type State struct {
 	Node             string   `json:"node"`
 	Ready            bool     `json:"ready"`
-	Why              []string `json:"why,omitempty"`      // reasons why the node is not ready
-	Store            string   `json:"store,omitempty"`    // why the store cannot be reached
-	Publish          string   `json:"publish,omitempty"`  // why the store does not have this node's document
-	Problems         []string `json:"problems,omitempty"` // nodes that this node cannot reach
-	Invalid          []string `json:"left,omitempty"`     // invalid keys in the store, which the agent ignores
-	Cannot           []string `json:"cannot,omitempty"`   // what failed for this node's addresses, blocks and keys
+	Reasons          []string `json:"reasons,omitempty"`      // why the node is not ready
+	StoreError       string   `json:"storeError,omitempty"`   // why the store cannot be reached
+	PublishError     string   `json:"publishError,omitempty"` // why the store does not have this node's document
+	Unreachable      []string `json:"unreachable,omitempty"`  // nodes that this node cannot reach, with the reason
+	Invalid          []string `json:"invalid,omitempty"`      // invalid keys in the store, which the agent ignores
+	Failures         []string `json:"failures,omitempty"`     // what failed for this node's addresses, blocks and keys
 	Nodes            int      `json:"nodes"`
-	NoDefaultNetwork bool     `json:"bare,omitempty"`
+	NoDefaultNetwork bool     `json:"noDefaultNetwork,omitempty"`
 	Peers            int      `json:"peers"` // other nodes that this node reaches in the default network
 	Counts           Counts   `json:"counts"`
 }
@@ -60,24 +60,24 @@ type State struct {
 func (a *Agent) State() *State {
 	out := a.status.state()
 	a.storeCache.read(func(s *cluster.Snapshot) { out.Nodes = len(s.Nodes) })
-	out.NoDefaultNetwork, out.Cannot = a.noNetwork(), append(a.manager.Problems(), out.Cannot...)
+	out.NoDefaultNetwork, out.Failures = a.noNetwork(), append(a.manager.Problems(), out.Failures...)
 	return out
 }
 
 func (s *status) state() *State {
-	why, unreachable := s.reasons(), s.unreachable()
+	reasons, unreachable := s.reasons(), s.unreachable()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := &State{Node: s.node, Ready: len(why) == 0, Peers: s.peers, Counts: s.counts, Store: errText(s.storeErr), Publish: errText(s.publishErr)}
-	for _, err := range why {
-		out.Why = append(out.Why, err.Error())
+	out := &State{Node: s.node, Ready: len(reasons) == 0, Peers: s.peers, Counts: s.counts, StoreError: errText(s.storeErr), PublishError: errText(s.publishErr)}
+	for _, err := range reasons {
+		out.Reasons = append(out.Reasons, err.Error())
 	}
 	for _, err := range unreachable {
-		out.Problems = append(out.Problems, err.Error())
+		out.Unreachable = append(out.Unreachable, err.Error())
 	}
 	out.Invalid = s.invalid
 	if s.keyError != "" {
-		out.Cannot = []string{"cannot use or rotate the WireGuard key: " + s.keyError}
+		out.Failures = []string{"cannot use or rotate the WireGuard key: " + s.keyError}
 	}
 	return out
 }
@@ -137,9 +137,9 @@ func (s *status) sinceLastLoop() time.Duration {
 
 // Counts are the agent's counters since it started.
 type Counts struct {
-	Reconciles int           `json:"looks"`
-	Listed     int           `json:"listed"` // reconciliations that listed the kernel's objects
-	Created    int           `json:"made"`
+	Reconciles int           `json:"reconciliations"`
+	Listed     int           `json:"resyncs"` // reconciliations that listed the kernel's objects
+	Created    int           `json:"created"`
 	Removed    int           `json:"removed"`
 	Failed     int           `json:"failed"` // reconciliations that ended with an error
 	LastTook   time.Duration `json:"lastTook"`

@@ -96,7 +96,7 @@ func TestReadyWithUnreachablePeers(t *testing.T) {
 		if got := errText(s.NotReady()); got != c.why {
 			t.Errorf("%s, peer %v: not ready because of %q, want %q", c.backend, b.Addresses, got, c.why)
 		}
-		if got := s.state(); len(got.Problems) != c.unreached || got.Ready != (c.why == "") {
+		if got := s.state(); len(got.Unreachable) != c.unreached || got.Ready != (c.why == "") {
 			t.Errorf("%s, peer %v: %+v", c.backend, b.Addresses, got)
 		}
 	}
@@ -133,13 +133,13 @@ func TestDamagedKey(t *testing.T) {
 	if got.WireGuard != published || got.Previous != previous || again == 0 {
 		t.Errorf("the node's keys are %q and %q, checked again after %v", got.WireGuard, got.Previous, again)
 	}
-	if cannot := a.State().Cannot; len(cannot) != 1 || !strings.Contains(cannot[0], "wireguard.key does not contain a WireGuard key") || !strings.Contains(cannot[0], "remove it") {
-		t.Errorf("the status has %q", cannot)
+	if failures := a.State().Failures; len(failures) != 1 || !strings.Contains(failures[0], "wireguard.key does not contain a WireGuard key") || !strings.Contains(failures[0], "remove it") {
+		t.Errorf("the status has %q", failures)
 	}
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	if got, _, _, err = a.describeSelf(); err != nil || got.WireGuard == published || len(a.State().Cannot) != 0 {
-		t.Errorf("without the file, the key is %q, %v, and the status has %q", got.WireGuard, err, a.State().Cannot)
+	if got, _, _, err = a.describeSelf(); err != nil || got.WireGuard == published || len(a.State().Failures) != 0 {
+		t.Errorf("without the file, the key is %q, %v, and the status has %q", got.WireGuard, err, a.State().Failures)
 	}
 }

@@ -88,15 +88,15 @@ func TestFacts(t *testing.T) {
 		{"plugin-missing", "ln -s /opt/cni/bin/fairlead-cni /opt/cni/bin/bridge", func(f *Facts, _ *Attachment) {
 			f.Plugins = []MissingPlugin{{"n", "bridge", []string{"/opt/cni/bin"}, "/opt/cni/bin/fairlead-cni"}}
 		}},
-		{"agent-away", "systemctl start fairlead-agent", func(f *Facts, _ *Attachment) { f.Agent = Agent{Needed: []string{"pods"}, Away: "no such file"} }},
+		{"agent-away", "systemctl start fairlead-agent (in Kubernetes: kubectl -n fairlead-system get pods -o wide)", func(f *Facts, _ *Attachment) { f.Agent = Agent{Needed: []string{"pods"}, Away: "no such file"} }},
 		{"agent-store-away", "agent.yaml", func(f *Facts, _ *Attachment) {
-			f.Agent = Agent{Needed: []string{"pods"}, Store: "etcd at http://10.0.0.1:2379: connection refused"}
+			f.Agent = Agent{Needed: []string{"pods"}, StoreError: "etcd at http://10.0.0.1:2379: connection refused"}
 		}},
 		{"agent-addresses", "fairlead ipam check", func(f *Facts, _ *Attachment) {
-			f.Agent = Agent{Needed: []string{"pods"}, Cannot: []string{"cannot manage this node's addresses: every block of the subnet belongs to a node"}}
+			f.Agent = Agent{Needed: []string{"pods"}, Failures: []string{"cannot manage this node's addresses: every block of the subnet belongs to a node"}}
 		}},
 		{"agent-not-ready", "journalctl", func(f *Facts, _ *Attachment) {
-			f.Agent = Agent{Needed: []string{"pods"}, Why: []string{"no addresses yet"}}
+			f.Agent = Agent{Needed: []string{"pods"}, Reasons: []string{"no addresses yet"}}
 		}},
 		{"address-held-by-another", "/x/10.1.0.2", func(_ *Facts, a *Attachment) {
 			a.Held = []HeldAddr{{"/x/10.1.0.2", web, ipam.Owner{ContainerID: "db", IfName: "eth0"}, ipam.Owner{ContainerID: "web", IfName: "eth0"}, false}}

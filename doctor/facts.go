@@ -79,11 +79,11 @@ type RangeUse struct {
 
 // Agent contains the data that doctor gathered about this host's node agent.
 type Agent struct {
-	Needed []string // networks that need the agent: for addresses, or because they are networks of the cluster
-	Away   string   // why it does not answer; "" if it answers or is not needed
-	Why    []string // why it is not ready
-	Cannot []string // what it cannot do for the host's addresses
-	Store  string   // why it cannot reach the store
+	Needed     []string // networks that need the agent: for addresses, or because they are networks of the cluster
+	Away       string   // why it does not answer; "" if it answers or is not needed
+	Reasons    []string // why it is not ready
+	Failures   []string // what failed for the host's addresses
+	StoreError string   // why it cannot reach the store
 }
 
 func byIndex(s *inspect.Survey, index int) *kernel.LinkInfo {

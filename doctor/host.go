@@ -147,19 +147,19 @@ const onItsOwn = "running containers continue; new ones get addresses from this 
 func agent(f *Facts) (out []Finding) {
 	if f.Agent.Away != "" {
 		out = append(out, Finding{Name: "agent-away", Problem: "the agent, which network " + strings.Join(f.Agent.Needed, ", ") + " needs, does not answer: " + f.Agent.Away,
-			Effect: onItsOwn, Fix: "systemctl start fairlead-agent"})
+			Effect: onItsOwn, Fix: "systemctl start fairlead-agent (in Kubernetes: kubectl -n fairlead-system get pods -o wide)"})
 	}
-	if f.Agent.Store != "" {
-		out = append(out, Finding{Name: "agent-store-away", Problem: "the agent, which network " + strings.Join(f.Agent.Needed, ", ") + " needs, cannot reach the cluster's store: " + f.Agent.Store,
+	if f.Agent.StoreError != "" {
+		out = append(out, Finding{Name: "agent-store-away", Problem: "the agent, which network " + strings.Join(f.Agent.Needed, ", ") + " needs, cannot reach the cluster's store: " + f.Agent.StoreError,
 			Effect: onItsOwn, Fix: "start the store again, or correct the store's settings in /etc/fairlead/agent.yaml; the agent continues on its own"})
 	}
-	for _, what := range f.Agent.Cannot {
+	for _, what := range f.Agent.Failures {
 		out = append(out, Finding{Name: "agent-addresses", Problem: "the agent " + what,
 			Effect: "new containers may get no address, or an address of a container here may belong to another one", Fix: "fairlead ipam check, and fairlead ipam show"})
 	}
-	for _, why := range f.Agent.Why {
+	for _, why := range f.Agent.Reasons {
 		out = append(out, Finding{Name: "agent-not-ready", Problem: "the agent is not ready: " + why,
-			Effect: "containers may not reach containers on other hosts", Fix: "read its log: journalctl -u fairlead-agent"})
+			Effect: "containers may not reach containers on other hosts", Fix: "read its log: journalctl -u fairlead-agent (in Kubernetes: kubectl -n fairlead-system logs POD -c agent)"})
 	}
 	return out
 }

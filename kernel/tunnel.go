@@ -20,6 +20,7 @@ type tunnel struct {
 	name, typ string
 	mac       string // "": none
 	mtu       int    // bytes; 0: the kernel's choice
+	port      int    // UDP port that the link listens on; 0: none
 	ownerTag  string
 	data      func(n *netlink.Buffer, under int)    // writes IFLA_INFO_DATA at creation; under: index of the underlay
 	underlay  string                                // the host's link that the tunnel is bound to; "": none
@@ -120,7 +121,7 @@ func (e *Engine) createTunnel(o Object, t tunnel, under int) error {
 	up.String(unix.IFLA_IFNAME, t.name)
 	return e.send(o, t.side, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: up}, func(r netlink.Response) error {
 		if errors.Is(r.Err, unix.EADDRINUSE) {
-			return fmt.Errorf("another program or tunnel of this host uses the UDP port: %w", r.Err)
+			return fmt.Errorf("another program or tunnel of this host uses UDP port %d: stop it, or choose another port: %w", t.port, r.Err)
 		}
 		return r.Err
 	})

@@ -60,7 +60,7 @@ func (v *VXLAN) remove(e *Engine) error           { return e.removeTunnel(v.tunn
 
 func (v *VXLAN) tunnel() tunnel {
 	return tunnel{
-		side: v.In, name: v.Name, typ: "vxlan", mac: v.MAC, mtu: v.MTU, ownerTag: v.OwnerTag, underlay: v.Link, differs: v.differs,
+		side: v.In, name: v.Name, typ: "vxlan", mac: v.MAC, mtu: v.MTU, port: v.Port, ownerTag: v.OwnerTag, underlay: v.Link, differs: v.differs,
 		data: func(n *netlink.Buffer, under int) {
 			n.Uint32(vxlanID, uint32(v.ID))
 			n.Uint32(vxlanLink, uint32(under))

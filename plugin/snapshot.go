@@ -1,7 +1,7 @@
 package plugin
 
 import (
-	"errors"
+	"fmt"
 	"net/netip"
 
 	"github.com/fairlead/fairlead/cni"
@@ -138,7 +138,7 @@ func settle(att *Attachment, r *cni.Result, f planning) (kernel.Objects, error) 
 		value, err := missing.find(att.Facts)
 		s.answers[missing.question] = answer{value, err}
 	}
-	return nil, errors.New("the plugin asks too many questions about the host")
+	return nil, fmt.Errorf("the plugin asked for %d different facts about the host: it must ask for the same facts in each call", maxQuestions)
 }
 
 // call calls a plugin's function. missing is the question that ended it, or nil.

@@ -33,8 +33,8 @@ func (c *checker) similar(at, kind string, raw []byte, known []string) {
 		if slices.ContainsFunc(known, func(s string) bool { return strings.EqualFold(s, m.Key) }) {
 			continue
 		}
-		if meant, ok := config.Meant(m.Key, known); ok {
-			c.warn(below(at, m.Key), fmt.Sprintf("%s has no such key, so it has no effect: did you mean %q?", kind, meant))
+		if closest, ok := config.ClosestKey(m.Key, known); ok {
+			c.warn(below(at, m.Key), fmt.Sprintf("%s has no such key, so it has no effect: did you mean %q?", kind, closest))
 		}
 	}
 }

@@ -390,9 +390,9 @@ func TestReleasesWaitForStore(t *testing.T) {
 	ip, err := claimOne(m, "c1", "", wants("", false))
 	must(t, err)
 	stop()
-	must(t, m.Dir.Note(storetest.Context(t), local.Release{Network: "default", Container: "c1", IfName: "eth0"},
+	must(t, m.Dir.AppendReleases(storetest.Context(t), local.Release{Network: "default", Container: "c1", IfName: "eth0"},
 		local.Release{Network: "default", Container: "nobody", IfName: "eth0"}))
-	if list, err := m.Dir.Pending(); err != nil || len(list) != 2 {
+	if list, err := m.Dir.PendingReleases(); err != nil || len(list) != 2 {
 		t.Errorf("%v, %v", list, err)
 	}
 	o := m.Options
@@ -403,7 +403,7 @@ func TestReleasesWaitForStore(t *testing.T) {
 	if err != nil || got != ip {
 		t.Errorf("%s, %v", got, err)
 	}
-	if list, err := again.Dir.Pending(); err != nil || len(list) != 0 {
+	if list, err := again.Dir.PendingReleases(); err != nil || len(list) != 0 {
 		t.Errorf("%v, %v", list, err)
 	}
 }
@@ -451,7 +451,7 @@ func TestUnheldAddressOfAnEarlierContainer(t *testing.T) {
 	_, err := claimOne(m, "c1", "", wants("10.250.0.5", false))
 	must(t, err)
 	round()
-	must(t, m.Dir.Note(storetest.Context(t), local.Release{Network: "default", Container: "c1", IfName: "eth0"}))
+	must(t, m.Dir.AppendReleases(storetest.Context(t), local.Release{Network: "default", Container: "c1", IfName: "eth0"}))
 	must(t, m.readJournal(storetest.Context(t)))
 	for key := range m.unheld {
 		m.unheld[key] = time.Now().Add(-time.Hour)

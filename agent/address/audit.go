@@ -47,7 +47,7 @@ func ReadLocalState(d local.Dir) (*LocalState, error) {
 	}
 	h.HostLocal, err = d.HeldByHostLocal()
 	errs = append(errs, err)
-	h.Pending, err = d.Pending()
+	h.Pending, err = d.PendingReleases()
 	return h, errors.Join(append(errs, err)...)
 }
 

@@ -129,7 +129,7 @@ func (n *restarted) round(t *testing.T, m *model, container string) {
 	m.back(container) // once journaled, the address may be reassigned at once
 	n.mu.RLock()
 	defer n.mu.RUnlock()
-	if err := n.m.Dir.Note(ctx, note...); err != nil {
+	if err := n.m.Dir.AppendReleases(ctx, note...); err != nil {
 		t.Error(err)
 	}
 }

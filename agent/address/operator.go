@@ -109,7 +109,7 @@ func releasing(ctx context.Context, s store.Store, network string, ip netip.Addr
 	}
 	_, err = s.Get(ctx, cluster.NodeKey(a.Node))
 	if err == nil {
-		return nil, nil, fmt.Errorf("%s is %s's, in container %s on node %s: end that first", ip, a.Owner, a.Container, a.Node)
+		return nil, nil, fmt.Errorf("%s belongs to %s, in container %s on node %s: stop that container first", ip, a.Owner, a.Container, a.Node)
 	}
 	if !errors.Is(err, os.ErrNotExist) {
 		return nil, nil, err

@@ -183,7 +183,7 @@ func TestRefusedClaim(t *testing.T) {
 	readStore(t, m, s)
 	old := newClaim(t, "old", "10.250.0.7")
 	must(t, m.serve(storetest.Context(t), []*claim{old}))
-	must(t, m.Dir.Note(storetest.Context(t), local.Release{Network: "default", Container: "old", IfName: "eth0"}))
+	must(t, m.Dir.AppendReleases(storetest.Context(t), local.Release{Network: "default", Container: "old", IfName: "eth0"}))
 	refused, other := newClaim(t, "c1", "10.250.0.5"), newClaim(t, "c2", "10.250.0.6")
 	if err := m.serve(storetest.Context(t), []*claim{refused, other}); !contains(err, "not on Fridays") {
 		t.Error(err)
@@ -198,7 +198,7 @@ func TestRefusedClaim(t *testing.T) {
 	if err != nil || len(list) != 1 || list[0].Key != cluster.AddressKey("default", other.ips[0]) {
 		t.Errorf("the addresses are %+v, %v, want the one of c2", list, err)
 	}
-	if pending, err := m.Dir.Pending(); err != nil || len(pending) != 0 {
+	if pending, err := m.Dir.PendingReleases(); err != nil || len(pending) != 0 {
 		t.Errorf("pending releases: %v, %v", pending, err)
 	}
 }

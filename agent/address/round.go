@@ -60,7 +60,7 @@ func (m *Manager) serve(ctx context.Context, batch []*claim) error {
 		fail(batch, err)
 		return err
 	}
-	return m.rounds(ctx, batch, list, m.Dir.Forget)
+	return m.rounds(ctx, batch, list, m.Dir.ClearTaken)
 }
 
 // begin returns the pending releases.
@@ -68,7 +68,7 @@ func (m *Manager) begin(ctx context.Context) ([]local.Release, error) {
 	if err := m.isReady(); err != nil {
 		return nil, err
 	}
-	list, err := m.Dir.Taken(ctx)
+	list, err := m.Dir.TakeReleases(ctx)
 	if err == nil {
 		m.resolveUnknown(ctx)
 	}

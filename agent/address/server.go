@@ -39,7 +39,7 @@ const (
 // answers.
 func Listen(path string) (*net.UnixListener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("make the directory of the agent's socket: %w", err)
+		return nil, fmt.Errorf("create the directory of the agent's socket: %w", err)
 	}
 	if c, err := net.Dial("unix", path); err == nil {
 		c.Close()

@@ -98,16 +98,16 @@ func Of(typ string) (Backend, bool) {
 // Protocol is the route protocol of the agent's routes, rules and neighbours.
 const Protocol = 103
 
-// Mark returns the alias of one of the agent's links.
-func Mark(words string) string { return "fairlead-agent " + words }
+// LinkAlias returns the alias of one of the agent's links, for example "fairlead-agent vxlan default".
+func LinkAlias(purpose string) string { return "fairlead-agent " + purpose }
 
 // six reports whether the underlay uses IPv6, as it does for a node without an IPv4 address.
 func (in *Input) six() bool { return underlay6(in.Self) }
 
 func underlay6(n *cluster.Node) bool { return !n.Address(false).IsValid() }
 
-// mark returns a link's alias, which names the network.
-func (in *Input) mark(typ string) string { return Mark(typ + " " + in.Network.Name) }
+// linkAlias returns a link's alias, which names the network.
+func (in *Input) linkAlias(typ string) string { return LinkAlias(typ + " " + in.Network.Name) }
 
 // own returns this node's addresses on a tunnel link: the first address of its first block of each family. The host
 // uses them to reach containers on other nodes.

@@ -66,7 +66,7 @@ func lan(t *testing.T, v4, v6 bool) []*host {
 		}
 		h.node = node([]string{"a", "b", "c"}[i], strings.Join(addresses, " "))
 		var err error
-		if h.node.WireGuard, h.node.Previous, err = h.keys.Turn(time.Now(), 0); err != nil {
+		if h.node.WireGuard, h.node.Previous, err = h.keys.Rotate(time.Now(), 0); err != nil {
 			t.Fatal(err)
 		}
 		hosts = append(hosts, h)
@@ -120,7 +120,7 @@ func (h *host) reconcile(t *testing.T, want kernel.Objects) {
 			if err != nil {
 				return err
 			}
-			h.reconciler = reconcile.New(e, kernel.Host, reconcile.Owner{Protocol: backend.Protocol, Alias: backend.Mark(""), Table: backend.Table})
+			h.reconciler = reconcile.New(e, kernel.Host, reconcile.Owner{Protocol: backend.Protocol, Alias: backend.LinkAlias(""), Table: backend.Table})
 			t.Cleanup(func() { h.reconcile(t, nil); e.Close() }) // a user-space device ends with its link
 		}
 		return h.reconciler.Reconcile(want).Err()

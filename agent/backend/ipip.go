@@ -15,7 +15,7 @@ func ipipOverhead(cluster.Backend, bool) int { return 20 }
 
 // ipip returns an IPv4-only link and the routes over it, whose gateways are the other nodes.
 func ipip(in *Input) (out kernel.Objects, problems []Problem) {
-	out = append(out, &kernel.IPIP{In: in.In, Name: IPIPName, Local: in.Self.Address(false), MTU: in.MTU, OwnerTag: in.mark("ipip")})
+	out = append(out, &kernel.IPIP{In: in.In, Name: IPIPName, Local: in.Self.Address(false), MTU: in.MTU, OwnerTag: in.linkAlias("ipip")})
 	for _, a := range in.own(IPIPName) {
 		if a.(*kernel.Addr).Prefix.Addr().Is4() {
 			out = append(out, a)

@@ -53,7 +53,7 @@ func (in *Input) vxlanOn(name string) (out kernel.Objects, problems []Problem) {
 	vni := in.vni()
 	out = append(out, &kernel.VXLAN{
 		In: in.In, Name: name, ID: vni, Port: cmp.Or(in.Conf.Port, vxlanPort), Local: in.Self.Address(in.six()), Link: in.Underlay.Link,
-		MAC: tunnelMAC(in.Self, in.six(), vni), MTU: in.MTU, OwnerTag: in.mark("vxlan"),
+		MAC: tunnelMAC(in.Self, in.six(), vni), MTU: in.MTU, OwnerTag: in.linkAlias("vxlan"),
 	})
 	out = append(out, in.own(name)...)
 	for _, p := range in.Peers {

@@ -34,29 +34,29 @@ const Grace = time.Minute
 
 func (k Keys) next() string { return k.File + ".next" }
 
-// Turn creates the first key, rotates it when it is older than every (0: never), and returns the keys to publish. Call
-// it regularly. File always contains the device's key. If the rotation fails, Turn returns the keys so far and the
+// Rotate creates the first key, rotates it when it is older than every (0: never), and returns the keys to publish. Call
+// it regularly. File always contains the device's key. If the rotation fails, Rotate returns the keys so far and the
 // error. Without a valid key it returns only the error.
-func (k Keys) Turn(now time.Time, every time.Duration) (public, previous string, err error) {
-	failed := k.rotate(now, every)
+func (k Keys) Rotate(now time.Time, every time.Duration) (public, previous string, err error) {
+	failed := k.updateFiles(now, every)
 	if _, err = os.Stat(k.next()); err == nil {
-		public, previous, err = k.turning()
+		public, previous, err = k.bothKeys()
 	} else {
 		public, err = publicOf(k.File)
 	}
 	return public, previous, cmp.Or(failed, err)
 }
 
-// rotate creates and replaces the key files.
-func (k Keys) rotate(now time.Time, every time.Duration) error {
-	made, err := k.born(k.File, now)
+// updateFiles creates and replaces the key files.
+func (k Keys) updateFiles(now time.Time, every time.Duration) error {
+	made, err := k.createdAt(k.File, now)
 	if errors.Is(err, os.ErrNotExist) {
 		return makeKey(k.File)
 	}
 	if err != nil {
 		return err
 	}
-	began, err := k.born(k.next(), now)
+	began, err := k.createdAt(k.next(), now)
 	known := err == nil
 	if known {
 		known, err = k.published()
@@ -82,8 +82,8 @@ func (k Keys) published() (bool, error) {
 	return err == nil && (k.Published == nil || k.Published(public)), err
 }
 
-// turning returns both keys of a rotation, or none.
-func (k Keys) turning() (public, previous string, err error) {
+// bothKeys returns both keys of a rotation, or none.
+func (k Keys) bothKeys() (public, previous string, err error) {
 	if public, err = publicOf(k.next()); err == nil {
 		previous, err = publicOf(k.File)
 	}
@@ -93,9 +93,9 @@ func (k Keys) turning() (public, previous string, err error) {
 	return public, previous, nil
 }
 
-// born returns when a key was created. A time in the future, after a clock change, counts as now, so that the key is
+// createdAt returns when a key was created. A time in the future, after a clock change, counts as now, so that the key is
 // not used until then.
-func (k Keys) born(file string, now time.Time) (time.Time, error) {
+func (k Keys) createdAt(file string, now time.Time) (time.Time, error) {
 	st, err := os.Stat(file)
 	if err == nil && st.ModTime().After(now) {
 		return now, os.Chtimes(file, now, now)

@@ -19,7 +19,7 @@ func TestKeys(t *testing.T) {
 	now := time.Now()
 	step := func(name string, after, every time.Duration) (public, previous string) {
 		t.Helper()
-		public, previous, err := k.Turn(now.Add(after), every)
+		public, previous, err := k.Rotate(now.Add(after), every)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -66,7 +66,7 @@ func TestUnpublishedKey(t *testing.T) {
 	now := time.Now()
 	turn := func(after time.Duration) (public, previous string) {
 		t.Helper()
-		public, previous, err := k.Turn(now.Add(after), time.Hour)
+		public, previous, err := k.Rotate(now.Add(after), time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +96,7 @@ func TestKeyClock(t *testing.T) {
 	last := time.Now().Add(-365 * day)
 	var rotating []bool
 	for _, at := range []time.Time{time.Now(), last, last.Add(day / 2), last.Add(day + time.Second)} {
-		_, previous, err := k.Turn(at, day)
+		_, previous, err := k.Rotate(at, day)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +113,7 @@ func TestDamagedKeyFile(t *testing.T) {
 	if err := os.WriteFile(file, []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err := backend.Keys{File: file}.Turn(time.Now(), 0)
+	_, _, err := backend.Keys{File: file}.Rotate(time.Now(), 0)
 	if err == nil || !strings.Contains(err.Error(), "remove it") || strings.Contains(err.Error(), "secret") {
 		t.Errorf("%v", err)
 	}
@@ -123,14 +123,14 @@ func TestDamagedKeyFile(t *testing.T) {
 func TestFailedRotation(t *testing.T) {
 	t.Parallel()
 	k := backend.Keys{File: filepath.Join(t.TempDir(), "wireguard.key")}
-	first, _, err := k.Turn(time.Now(), time.Hour)
+	first, _, err := k.Rotate(time.Now(), time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Symlink("missing", k.File+".next"); err != nil { // the file cannot be created, as on a full disk
 		t.Fatal(err)
 	}
-	if public, previous, err := k.Turn(time.Now().Add(time.Hour), time.Hour); public != first || previous != "" || err == nil {
+	if public, previous, err := k.Rotate(time.Now().Add(time.Hour), time.Hour); public != first || previous != "" || err == nil {
 		t.Errorf("published %q and %q, the first was %q: %v, want an error", public, previous, first, err)
 	}
 }

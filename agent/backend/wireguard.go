@@ -26,7 +26,7 @@ func wireguardOverhead(_ cluster.Backend, underlay6 bool) int {
 // wireguard returns one link with each node as a peer, whose allowed IPs are its blocks.
 func wireguard(in *Input) (out kernel.Objects, problems []Problem) {
 	port := cmp.Or(in.Conf.Port, wireguardPort)
-	link := &kernel.WireGuard{Name: WireGuardName, KeyFile: in.KeyFile, Port: port, MTU: in.MTU, OwnerTag: in.mark("wireguard"), Program: in.Program, Socket: in.Socket}
+	link := &kernel.WireGuard{Name: WireGuardName, KeyFile: in.KeyFile, Port: port, MTU: in.MTU, OwnerTag: in.linkAlias("wireguard"), Program: in.Program, Socket: in.Socket}
 	var routes kernel.Objects
 	peers := newWireguardPeers(in.Self)
 	for _, p := range in.Peers {

@@ -114,7 +114,7 @@ func ParseFlannelLease(key string, value []byte) (*FlannelLease, error) {
 		addr, bits, _ := strings.Cut(word, "-")
 		p, err := netip.ParsePrefix(addr + "/" + bits)
 		if err != nil || !ok || p != p.Masked() {
-			return nil, fmt.Errorf(`key %q names no subnet of flannel's: want one like "subnets/10.244.3.0-24"`, key)
+			return nil, fmt.Errorf(`key %q is not a flannel subnet: want one like "subnets/10.244.3.0-24"`, key)
 		}
 		l.Subnets = append(l.Subnets, p)
 	}
@@ -131,7 +131,7 @@ func ParseFlannelLease(key string, value []byte) (*FlannelLease, error) {
 	}
 	for _, subnet := range l.Subnets {
 		if p, what := special(subnet); what != "" {
-			return nil, fmt.Errorf("key %q has to do with %s, which are %s", key, p, what)
+			return nil, fmt.Errorf("key %q: containers cannot have addresses of %s (%s)", key, p, what)
 		}
 	}
 	return l, nil
@@ -158,7 +158,7 @@ func (l *FlannelLease) set(d *leaseDocument) {
 func (l *FlannelLease) checkAddresses() error {
 	for _, a := range []netip.Addr{l.PublicIP, l.PublicIPv6} {
 		if p, what := special(netip.PrefixFrom(a, a.BitLen())); a.IsValid() && what != "" {
-			return fmt.Errorf("its address is %s: those of %s are %s", a, p, what)
+			return fmt.Errorf("the address %s cannot be a node's address: %s is %s", a, p, what)
 		}
 	}
 	return nil

@@ -43,9 +43,9 @@ func TestFlannelLease(t *testing.T) {
 func TestInvalidFlannelLease(t *testing.T) {
 	t.Parallel()
 	for key, row := range map[string][2]string{
-		"flannel/subnets/10.244.57.0":    {written, "names no subnet"},
-		"flannel/subnets/10.244.57.1-24": {written, "names no subnet"},
-		"flannel/other/10.244.57.0-24":   {written, "names no subnet"},
+		"flannel/subnets/10.244.57.0":    {written, "is not a flannel subnet"},
+		"flannel/subnets/10.244.57.1-24": {written, "is not a flannel subnet"},
+		"flannel/other/10.244.57.0-24":   {written, "is not a flannel subnet"},
 		"flannel/subnets/10.244.58.0-24": {`{"PublicIP": 7}`, "read flannel/subnets/"},
 		"flannel/subnets/10.244.59.0-24": {`{"BackendType":"vxlan"}`, "has no PublicIP"},
 	} {

@@ -86,7 +86,7 @@ func TestOddFlannelAnnotations(t *testing.T) {
 		{"backend-type=vxlan public-ipv6=198.18.0.2", `problem: the annotation flannel.alpha.coreos.com/public-ipv6 is "198.18.0.2"`},
 		{"backend-type=vxlan public-ipv6=2001:db8::2%eth0", "problem: the annotation flannel.alpha.coreos.com/public-ipv6"},
 		{"backend-type=vxlan public-ip=198.18.0", "problem: the annotation flannel.alpha.coreos.com/public-ip"},
-		{"backend-type=vxlan public-ip=127.0.0.1 backend-data=" + mac, "problem: its address is 127.0.0.1: those of 127.0.0.0/8 are loopback"},
+		{"backend-type=vxlan public-ip=127.0.0.1 backend-data=" + mac, "problem: the address 127.0.0.1 cannot be a node's address: 127.0.0.0/8 is loopback"},
 		{`backend-type=wireguard public-ip=198.18.0.2 backend-data={"PublicKey":"k"}`, "wireguard [198.18.0.2/32] ,"},
 		{"backend-type=udp public-ip=198.18.0.2 backend-data=null", "udp [198.18.0.2/32] ,"}, // the backends report it
 	} {

@@ -27,9 +27,9 @@ type specialRange struct {
 // specials parses the ranges once, because every node address is checked against them. RFC 6890.
 var specials = sync.OnceValue(func() (list []specialRange) {
 	for _, s := range []struct{ prefix, what string }{
-		{"0.0.0.0/8", "not host addresses"}, {"127.0.0.0/8", "loopback"}, {"169.254.0.0/16", "link-local"},
+		{"0.0.0.0/8", "not for hosts"}, {"127.0.0.0/8", "loopback"}, {"169.254.0.0/16", "link-local"},
 		{"224.0.0.0/4", "multicast"}, {"255.255.255.255/32", "broadcast"},
-		{"::/8", "not host addresses"}, {"fe80::/10", "link-local"}, {"ff00::/8", "multicast"},
+		{"::/8", "not for hosts"}, {"fe80::/10", "link-local"}, {"ff00::/8", "multicast"},
 	} {
 		list = append(list, specialRange{netip.MustParsePrefix(s.prefix), s.what})
 	}
@@ -52,7 +52,7 @@ func (n *Node) Validate() error {
 		if !a.IsValid() {
 			errs = append(errs, fmt.Errorf(`node %s: an address is %s: want one like "192.0.2.1/24"`, n.Name, a))
 		} else if p, what := special(netip.PrefixFrom(a.Addr(), a.Addr().BitLen())); what != "" {
-			errs = append(errs, fmt.Errorf("node %s: its address is %s: those of %s are %s", n.Name, a, p, what))
+			errs = append(errs, fmt.Errorf("node %s: the address %s cannot be a node's address: %s is %s", n.Name, a, p, what))
 		}
 	}
 	return errors.Join(errs...)

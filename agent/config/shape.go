@@ -179,14 +179,15 @@ func namesOf(t reflect.Type) (names []string) {
 
 // nearest suggests the key that was probably meant, or lists all keys.
 func nearest(word string, names []string) string {
-	if meant, ok := Meant(word, names); ok {
-		return fmt.Sprintf("did you mean %q?", meant)
+	if closest, ok := ClosestKey(word, names); ok {
+		return fmt.Sprintf("did you mean %q?", closest)
 	}
 	return "want one of " + strings.Join(names, ", ")
 }
 
-// Meant returns the key that a word probably was meant to be: at most two letters differ, and fewer than half of them.
-func Meant(word string, names []string) (key string, ok bool) {
+// ClosestKey returns the key that a word was probably meant to be: at most two letters differ, and fewer than half of
+// them.
+func ClosestKey(word string, names []string) (key string, ok bool) {
 	const typos = 2
 	least := min(typos, len(word)/2) + 1
 	for _, n := range names {

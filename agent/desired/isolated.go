@@ -158,7 +158,7 @@ func peeringObjects(s *cluster.Snapshot, n *cluster.Network, present []string, m
 		if n.Name < p { // the first by name creates the pair
 			out = append(out, &kernel.NetnsVeth{
 				In: kernel.Container, Name: link, MAC: mac(n.Name, p), PeerIn: local.NetnsPath(p), PeerName: peerLink(n.Name), PeerMAC: mac(p, n.Name),
-				MTU: mtu, OwnerTag: backend.Mark("peering"),
+				MTU: mtu, OwnerTag: backend.LinkAlias("peering"),
 			})
 		} else {
 			out = append(out, &kernel.ExpectedLink{In: kernel.Container, Link: link})
@@ -232,7 +232,7 @@ const natLink = "fl-nat"
 func (e natLinkPair) inside(n *cluster.Network, mtu int) (out kernel.Objects) {
 	mac := func(end string) string { return kernel.MAC("nat", n.Name, end) }
 	out = append(out, &kernel.NetnsVeth{
-		In: kernel.Container, Name: natLink, MAC: mac("inside"), PeerName: e.link, PeerMAC: mac("outside"), MTU: mtu, OwnerTag: backend.Mark("nat " + n.Name),
+		In: kernel.Container, Name: natLink, MAC: mac("inside"), PeerName: e.link, PeerMAC: mac("outside"), MTU: mtu, OwnerTag: backend.LinkAlias("nat " + n.Name),
 	})
 	nft := func(what, text string) *kernel.NFT {
 		return &kernel.NFT{Family: "inet", Table: backend.Table, Kind: what, Name: "postrouting", Text: text}

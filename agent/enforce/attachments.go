@@ -258,7 +258,7 @@ func (e *Enforcer) wait(ctx context.Context, claim string) error {
 	defer e.mu.Unlock()
 	delete(e.waiting, ready)
 	if missing := e.missingFor(claim); missing != "" {
-		return cni.Errorf(cni.CodeTryAgainLater, "this node waits for %s", missing)
+		return cni.Errorf(cni.CodeTryAgainLater, "network policy is not in force yet: this node waits for %s", missing)
 	}
 	return nil
 }

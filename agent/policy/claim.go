@@ -59,7 +59,7 @@ func (c *Compiler) Claims() (ids []string) {
 func (c *Compiler) Waiting(id string) string {
 	claim := c.claims[id]
 	if claim == nil {
-		return "the attachment"
+		return "the container's addresses"
 	}
 	e := c.given[claim.key()]
 	switch {

@@ -144,7 +144,7 @@ func (w across) hosts(h host) error {
 func (w across) keys() (string, error) {
 	dir, err := os.MkdirTemp("/run", "keys")
 	for n := 1; n <= 2 && err == nil; n++ {
-		_, _, err = backend.Keys{File: fmt.Sprint(dir, "/", n)}.Turn(time.Now(), 0)
+		_, _, err = backend.Keys{File: fmt.Sprint(dir, "/", n)}.Rotate(time.Now(), 0)
 	}
 	return dir, err
 }
@@ -153,7 +153,7 @@ func (w across) keys() (string, error) {
 func (w across) ours(h host, n int, keys string) error {
 	node := func(n int) (*cluster.Node, []netip.Prefix) {
 		out := &cluster.Node{Name: fmt.Sprint("n", n), Addresses: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(n)}), 24)}}
-		out.WireGuard, _, _ = backend.Keys{File: fmt.Sprint(keys, "/", n)}.Turn(time.Now(), 0) // the key was read before
+		out.WireGuard, _, _ = backend.Keys{File: fmt.Sprint(keys, "/", n)}.Rotate(time.Now(), 0) // the key was read before
 		return out, []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, byte(n), 0}), 26)}
 	}
 	self, blocks := node(n)
@@ -176,7 +176,7 @@ func (w across) ours(h host, n int, keys string) error {
 			return err
 		}
 		defer e.Close()
-		k := reconcile.Owner{Protocol: backend.Protocol, Alias: backend.Mark(""), Table: backend.Table}
+		k := reconcile.Owner{Protocol: backend.Protocol, Alias: backend.LinkAlias(""), Table: backend.Table}
 		return reconcile.New(e, kernel.Host, k).Reconcile(r.Objects).Err()
 	})
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,7 +15,7 @@ func (a *app) agentStatusCommand() *cobra.Command {
 		Use: "status", Short: "show the state of the agent on this host",
 		Long: "Status asks the agent of this host whether containers here can reach those of other\n" +
 			"hosts, and if not, why. Exit code 4: the agent is not ready, or it cannot reach a node.",
-		Example: "  fairlead agent status\n  fairlead agent status --json | jq .why",
+		Example: "  fairlead agent status\n  fairlead agent status --json | jq .reasons",
 		Args:    want(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			var s agent.State
@@ -26,7 +25,7 @@ func (a *app) agentStatusCommand() *cobra.Command {
 			if err := a.printAgent(&s); err != nil {
 				return err
 			}
-			if !s.Ready || len(s.Problems) > 0 {
+			if !s.Ready || len(s.Unreachable) > 0 {
 				return silentError{exitWrong}
 			}
 			return nil
@@ -43,31 +42,24 @@ func (a *app) printAgent(s *agent.State) error {
 		ready = "no"
 	}
 	store := "answers"
-	if s.Store != "" {
-		store = s.Store
+	if s.StoreError != "" {
+		store = s.StoreError
 	}
 	t := table{{"node", s.Node}, {"ready", ready}, {"store", store}, {"nodes", fmt.Sprint(s.Nodes)},
 		{"objects", fmt.Sprintf("%d desired; %d created, %d removed in %d reconciliations; the last one took %s", s.Counts.Objects, s.Counts.Created, s.Counts.Removed, s.Counts.Reconciles, s.Counts.LastTook.Round(time.Microsecond))}}
 	if s.NoDefaultNetwork {
 		t = append(t, []string{"network", "there is no default network: " + agent.NoNetwork})
 	}
-	for _, w := range s.Cannot {
-		t = append(t, []string{"cannot", indented(w)})
+	for _, group := range []struct {
+		label string
+		texts []string
+	}{{"failed", s.Failures}, {"not ready", s.Reasons}, {"unreachable", s.Unreachable}, {"invalid", s.Invalid}} {
+		for _, text := range group.texts {
+			t = append(t, []string{group.label, text})
+		}
 	}
-	for _, w := range s.Why {
-		t = append(t, []string{"why", indented(w)})
-	}
-	for _, p := range s.Problems {
-		t = append(t, []string{"no path", indented(p)})
-	}
-	for _, l := range s.Invalid {
-		t = append(t, []string{"skipped", l})
-	}
-	if s.Publish != "" {
-		t = append(t, []string{"publish", s.Publish})
+	if s.PublishError != "" {
+		t = append(t, []string{"unpublished", s.PublishError})
 	}
 	return t.print(a.stdout)
 }
-
-// indented aligns the further lines of a text with its first line in the table.
-func indented(text string) string { return strings.ReplaceAll(text, "\n", "\n         ") }

@@ -113,8 +113,8 @@ func TestPrintAgent(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	a := &app{stdout: &out}
-	must(t, a.printAgent(&agent.State{Node: "n", Ready: true, NoDefaultNetwork: true, Cannot: []string{"cannot manage this node's addresses: every block belongs to a node\nand more"}, Problems: []string{"node b: it has no address"}}))
-	for _, want := range []string{"node     n\n", "ready    yes\n", "network  there is no default network: create it with \"fairlead network create default ", "cannot   cannot manage this node's addresses: every block belongs to a node\n         and more\n", "no path  node b: it has no address\n"} {
+	must(t, a.printAgent(&agent.State{Node: "n", Ready: true, NoDefaultNetwork: true, Failures: []string{"cannot manage this node's addresses: every block belongs to a node\nand more"}, Unreachable: []string{"node b: it has no address"}}))
+	for _, want := range []string{"node         n\n", "ready        yes\n", "network      there is no default network: create it with \"fairlead network create default ", "failed       cannot manage this node's addresses: every block belongs to a node\n             and more\n", "unreachable  node b: it has no address\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("nothing of %q in\n%s", want, out.String())
 		}

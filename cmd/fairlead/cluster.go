@@ -86,7 +86,7 @@ func (a *app) withStore(f *agentFlags, use storeUse, c *cobra.Command, do func(c
 		defer cancel()
 		err = do(ctx, s, args)
 		if errors.Is(err, store.ErrUnavailable) {
-			return &cni.Error{Code: cni.CodeTryAgainLater, Msg: err.Error() + "\nContainers keep running without the store. Is it running? It is named in " + config.DefaultPath + ", or by --store-kubernetes-kubeconfig or --store-etcd-endpoints"}
+			return &cni.Error{Code: cni.CodeTryAgainLater, Msg: err.Error() + "\nCheck that the store runs, and that its address is right in " + config.DefaultPath + ", --store-etcd-endpoints or --store-kubernetes-kubeconfig. Containers keep running without it."}
 		}
 		return err
 	}

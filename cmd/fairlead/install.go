@@ -222,7 +222,7 @@ func (i *installation) networkFile() (install.File, error) {
 
 func needRoot(err error) error {
 	if errors.Is(err, os.ErrPermission) {
-		return fmt.Errorf("%w\nOnly root can write to the directory. Type: sudo fairlead install", err)
+		return fmt.Errorf("%w\nOnly root can change this directory: run the same command with sudo", err)
 	}
 	return err
 }
@@ -251,7 +251,7 @@ func (i *installation) undo() error {
 func (i *installation) warnStranded(done []install.Done) {
 	records, err := attach.Open(i.getenv(attach.RootVariable)).List("")
 	if err != nil {
-		fmt.Fprintln(i.stderr, "fairlead: warning: it is unknown whether attachments need the removed plugins:", err)
+		fmt.Fprintln(i.stderr, "fairlead: warning: cannot find out whether attachments need the removed plugins:", err)
 		return
 	}
 	removed := map[string]bool{}
@@ -296,7 +296,7 @@ func (i *installation) print(out installed, m migration) error {
 		fmt.Fprintf(&b, "The replaced files are kept: fairlead uninstall --bin-dir %s restores them.\n", i.binDir)
 	}
 	if counts[install.Same] == len(out.Files) && len(out.Files) > 0 {
-		fmt.Fprintf(&b, "All of %d files are in place.\n", len(out.Files))
+		fmt.Fprintf(&b, "All %d files are in place.\n", len(out.Files))
 	}
 	if len(m.Attachments) > 0 {
 		m.text(&b)

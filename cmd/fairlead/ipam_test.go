@@ -87,7 +87,7 @@ func TestIPAMShow(t *testing.T) {
 	storetest.Put(t, h.s, "nodes/there", "{}")
 	storetest.Put(t, h.s, "endpoints/there/c2/eth0", `{"network": "default", "ips": ["10.244.0.40"]}`)
 	storetest.Put(t, h.s, "addresses/default/10.250.0.3", `{"owner": "ns/db-0", "fixed": true}`)
-	must(t, h.local().Note(context.Background(), local.Release{Network: "default", Container: "c9", IfName: "eth0"}))
+	must(t, h.local().AppendReleases(context.Background(), local.Release{Network: "default", Container: "c9", IfName: "eth0"}))
 	code, out, errs := h.run("show")
 	want := `NETWORK  SUBNET         POOL   ASSIGNED    BLOCKS
 default  10.244.0.0/24  -      in blocks   2 of 16
@@ -165,10 +165,10 @@ func TestIPAMRelease(t *testing.T) {
 	h.want(0, "released 10.244.0.32/28", "release", "10.244.0.32/28", "--yes") // the old flag has no effect
 	h.want(1, "no node has block 10.244.0.32/28", "release", "10.244.0.32/28")
 	h.want(0, "would release 10.250.0.4 of ns/x\n", "release", "10.250.0.4", "--dry-run")
-	h.want(1, "in container c8 on node here: end that first", "release", "10.250.0.5")
+	h.want(1, "in container c8 on node here: stop that container first", "release", "10.250.0.5")
 	h.want(0, "released 10.250.0.4 of ns/x\n", "release", "10.250.0.4")
 	h.want(1, "the cluster did not assign address 10.250.0.4", "release", "10.250.0.4")
-	h.want(1, "in container c8 on node here: end that first", "release", "10.250.0.5")
+	h.want(1, "in container c8 on node here: stop that container first", "release", "10.250.0.5")
 	h.want(1, "remove it first", "release", "--node", "here")
 	h.want(1, "remove it first", "release", "--node", "here")
 	h.want(1, "there is no removed node nope; there are: gone\n", "release", "--node", "nope")

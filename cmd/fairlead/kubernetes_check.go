@@ -48,7 +48,7 @@ func (a *app) printCheck(c *cluster.Check) error {
 				a.line("node %s: %s", n.Node, e)
 			}
 			if more := o.Tried - o.OK - len(o.Errors); more > 0 && len(o.Errors) > 0 {
-				a.line("node %s: and %d more", n.Node, more)
+				a.line("node %s: %d more connections failed", n.Node, more)
 			}
 		}
 	}

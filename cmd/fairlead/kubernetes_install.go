@@ -103,7 +103,7 @@ func (a *app) installCluster(ctx context.Context, f *installFlags) error {
 		return err
 	}
 	if !slices.ContainsFunc(out.Changes, func(x cluster.Change) bool { return x.Action != cluster.Unchanged }) {
-		a.line("All of %d objects are in place.", len(out.Changes))
+		a.line("All %d objects are in place.", len(out.Changes))
 	}
 	if f.dry {
 		a.printSwitch(p, f)

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fairlead/fairlead/agent/admin"
-	"github.com/fairlead/fairlead/agent/picture"
+	"github.com/fairlead/fairlead/agent/clustermap"
 	"github.com/fairlead/fairlead/agent/store"
 )
 
@@ -19,7 +19,7 @@ func (a *app) mapCommand() *cobra.Command {
 		Use: "map", Short: "show the cluster as tables or as a picture", GroupID: "cluster",
 		Long: "Map shows the hosts, networks and containers of the cluster, and how each pair of hosts is\n" +
 			"connected. It prints tables, or with --svg it draws a picture.",
-		Example: "  fairlead map\n  fairlead map --svg cluster.svg\n  fairlead map --json | jq '.tunnels[] | select(.state != \"joined\")'",
+		Example: "  fairlead map\n  fairlead map --svg cluster.svg\n  fairlead map --json | jq '.tunnels[] | select(.state != \"connected\")'",
 		Args:    want(0, 0),
 	}
 	f.add(c)
@@ -29,7 +29,7 @@ func (a *app) mapCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		m := picture.Of(snap)
+		m := clustermap.Of(snap)
 		switch {
 		case file == "-":
 			return m.SVG(a.stdout)
@@ -42,7 +42,7 @@ func (a *app) mapCommand() *cobra.Command {
 	})
 }
 
-func (a *app) draw(m *picture.Map, file string) error {
+func (a *app) draw(m *clustermap.Map, file string) error {
 	out, err := os.Create(file)
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func (a *app) draw(m *picture.Map, file string) error {
 	return a.printChanged("drew", file)
 }
 
-func (a *app) printMap(m *picture.Map) error {
+func (a *app) printMap(m *clustermap.Map) error {
 	if len(m.Nodes) == 0 {
 		_, err := fmt.Fprintln(a.stdout, noNodes)
 		return err

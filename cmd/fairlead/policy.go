@@ -93,7 +93,7 @@ func (f *policyFlags) inNetwork(do func() error) error {
 	}
 	ns, err := netns.Open(local.NetnsPath(f.network))
 	if errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("this host has no isolated network %s: a host has it while it has containers there", f.network)
+		return fmt.Errorf("this host has no isolated network %s: its namespace exists only while the host has containers on it. To list the networks, type: fairlead network list", f.network)
 	}
 	if err != nil {
 		return err

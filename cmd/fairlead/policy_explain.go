@@ -118,7 +118,7 @@ func explainError(out []explained, kernelOnly bool) error {
 	}
 	switch {
 	case differs:
-		return errors.New("the rules in this node's kernel differ from the policies\nThe agent may need another moment. If not, see its log")
+		return errors.New("the rules in this node's kernel differ from the policies\nType the command again in a few seconds. If they still differ, see the agent's log")
 	case kernelOnly && !local:
 		return errors.New("neither SOURCE nor DESTINATION is a pod of this node, so its rules do not decide\nRun the command on the node of one of them")
 	case dropped:

@@ -70,7 +70,7 @@ func (a *app) problemOfFiles(ctx context.Context, f *policyFlags, node string) s
 	}
 	snap, err := a.snapshot(ctx, f, cluster.NodesPrefix)
 	if err != nil {
-		fmt.Fprintf(a.stderr, "the kernel has rules, but it is not known what the agent reports: %v\n", err)
+		fmt.Fprintf(a.stderr, "cannot read the agent's report about network policy, so only the kernel was checked: %v\n", err)
 		return ""
 	}
 	if n := snap.Nodes[node]; n != nil {

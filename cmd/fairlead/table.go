@@ -7,7 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// table is rows of cells that are printed in aligned columns. An empty cell is printed as a dash.
+// table is rows of cells that are printed in aligned columns. An empty cell is printed as a dash. The last cell of a row
+// may have several lines.
 type table [][]string
 
 // printTable prints a table. Columns from the given number on are printed with --output wide only; 0 prints all.
@@ -33,12 +34,14 @@ func (t table) print(w io.Writer) error {
 	}
 	var b strings.Builder
 	for _, row := range t {
-		line := ""
+		line, column := "", 0
 		for i, cell := range row {
 			if cell = printable(cell); cell == "" {
 				cell = "-"
 			}
-			line += cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2)
+			padding := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2)
+			line += strings.ReplaceAll(cell, "\n", "\n"+strings.Repeat(" ", column)) + padding
+			column += widths[i] + 2
 		}
 		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}

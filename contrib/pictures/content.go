@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/fairlead/fairlead/agent/cluster"
-	"github.com/fairlead/fairlead/agent/picture"
+	"github.com/fairlead/fairlead/agent/clustermap"
 )
 
 // architecture shows the layers that an ADD goes through.
@@ -118,7 +118,7 @@ func clusterMap() ([]byte, error) {
 		return nil, fmt.Errorf("the snapshot has %d of %d nodes", len(s.Nodes), len(names))
 	}
 	var out bytes.Buffer
-	err := picture.Of(s).SVG(&out)
+	err := clustermap.Of(s).SVG(&out)
 	return out.Bytes(), err
 }
 

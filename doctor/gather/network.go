@@ -78,7 +78,7 @@ func (g *gatherer) agent(ctx context.Context) {
 	} else if err != nil {
 		g.facts.Agent.Away = err.Error()
 	}
-	g.facts.Agent.Why, g.facts.Agent.Store, g.facts.Agent.Cannot = s.Why, s.Store, s.Cannot
+	g.facts.Agent.Reasons, g.facts.Agent.StoreError, g.facts.Agent.Failures = s.Reasons, s.StoreError, s.Failures
 }
 
 // plugin notes a plugin that is missing from CNI_PATH.

@@ -132,7 +132,7 @@ func testOthers(t *testing.T, server *kubetest.Server, c *cluster.Client) {
 	must(t, server.Create("/apis/apps/v1/namespaces/default/daemonsets", fmt.Sprintf(daemonSet, "kube-flannel-ds-amd64")))
 	must(t, server.Create("/apis/apps/v1/namespaces/kube-system/daemonsets", fmt.Sprintf(daemonSet, "kube-proxy")))
 	_, err := c.Plan(t.Context(), options())
-	if err == nil || !strings.Contains(err.Error(), "another pod network: flannel (DaemonSet default/kube-flannel-ds-amd64)\nTo switch from it node by node, without an interruption, type: fairlead kubernetes install --from flannel\nRemove it first, or type --force") {
+	if err == nil || !strings.Contains(err.Error(), "another pod network: flannel (DaemonSet default/kube-flannel-ds-amd64)\nTo switch from it node by node, without an interruption, type: fairlead kubernetes install --from flannel\nRemove it first, or use --force") {
 		t.Errorf("%v", err)
 	}
 	o := options()
@@ -219,7 +219,7 @@ func testTimeout(t *testing.T, k *kubelets, c *cluster.Client) {
 		t.Fatalf("%v", err)
 	}
 	for _, want := range []string{
-		"node n2: agent: CrashLoopBackOff", "node n2: container agent: no default route", "was restarted 2 times", "node n2: not Ready: cni plugin not initialized",
+		"node n2: agent: CrashLoopBackOff", "node n2: container agent: no default route", "has restarted 2 times", "node n2: not Ready: cni plugin not initialized",
 		"    level=ERROR msg=\"no default route\"",
 	} {
 		if !strings.Contains(err.Error(), want) {
@@ -322,7 +322,7 @@ func testStatus(t *testing.T, k *kubelets, c *cluster.Client) {
 			return err
 		},
 	} {
-		if err := do(); err == nil || !strings.Contains(err.Error(), "Type: --namespace fairlead-system") {
+		if err := do(); err == nil || !strings.Contains(err.Error(), "Type the same command with --namespace fairlead-system") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -372,7 +372,7 @@ func testCheck(t *testing.T, k *kubelets, c *cluster.Client) {
 	o := checkOptions()
 	o.Timeout = 3 * time.Second
 	out, err = c.Check(t.Context(), o)
-	if err != nil || out.OK || out.Nodes[1].Error != "the pod did not start: CrashLoopBackOff: container fairlead-check-client: no room; container fairlead-check-client was restarted 2 times: the last one ended with exit code 1 (Error)" || out.Nodes[0].Pods.OK != 1 {
+	if err != nil || out.OK || out.Nodes[1].Error != "the pod did not start: CrashLoopBackOff: container fairlead-check-client: no room; container fairlead-check-client has restarted 2 times; its last run ended with exit code 1 (Error)" || out.Nodes[0].Pods.OK != 1 {
 		t.Errorf("%+v, %v", out, err)
 	}
 	noObjects(t, k)
@@ -455,7 +455,7 @@ func testUninstall(t *testing.T, k *kubelets, c *cluster.Client) {
 		t.Errorf("dry: %+v\n%+v", dry, out)
 	}
 	if len(out.Nodes) != 3 || len(out.Nodes[0].Attachments) != 1 || !slices.Contains(out.Kept, "ClusterRole fairlead: it lacks the label app.kubernetes.io/name=fairlead, so Fairlead did not create it") ||
-		!slices.Contains(out.Kept, "Namespace fairlead-system: it goes with --purge") {
+		!slices.Contains(out.Kept, "Namespace fairlead-system: to delete it, type the command with --purge") {
 		t.Errorf("%+v", out)
 	}
 	exists := func(path string) bool {

@@ -41,8 +41,11 @@ type Flannel struct {
 
 // findFlannel reads flannel's DaemonSet and its configuration, and verifies that its nodes can switch.
 func (c *Client) findFlannel(ctx context.Context, others []Other) (*Flannel, error) {
+	if len(others) == 0 {
+		return nil, errors.New("the cluster has no flannel to switch from: no other pod network is installed\nTo install Fairlead, type: fairlead kubernetes install")
+	}
 	if len(others) != 1 || others[0].Product != "flannel" {
-		return nil, fmt.Errorf("the cluster has no flannel that could be switched: its pod networks are: %s", join(others))
+		return nil, fmt.Errorf("only a cluster whose single pod network is flannel can switch: this cluster has %s", join(others))
 	}
 	f, err := c.flannelSet(ctx, others[0])
 	if err != nil {

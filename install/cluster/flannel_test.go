@@ -78,7 +78,7 @@ func testFlannelRefused(t *testing.T, k *kubelets, c *cluster.Client) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	refused("has no flannel that could be switched")
+	refused("has no flannel to switch from: no other pod network is installed")
 	must(t, k.server.Create(flannelSets, fmt.Sprintf(flannelDaemonSet, "--ip-masq")))
 	refused("has no argument --kube-subnet-mgr, so it keeps its subnets in etcd")
 	k.server.Delete(flannelSets, "kube-flannel-ds")

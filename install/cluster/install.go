@@ -76,7 +76,7 @@ func (c *Client) Plan(ctx context.Context, o Options) (p *Plan, err error) {
 
 // advice says what to do about other pod networks.
 func advice(others []Other) string {
-	text := "Remove it first, or type --force to install Fairlead next to it"
+	text := "Remove it first, or use --force to install Fairlead next to it"
 	if others[0].Product == "flannel" {
 		text = "To switch from it node by node, without an interruption, type: fairlead kubernetes install --from flannel\n" + text
 	}

@@ -47,7 +47,7 @@ const maxLogs = 10
 // problems describes the nodes that are not ready.
 func (c *Client) problems(ctx context.Context, s observation) (out []Problem) {
 	if s.set.Status.DesiredNumberScheduled == 0 {
-		out = append(out, Problem{What: []string{"no node takes an agent: compare the DaemonSet's nodeSelector with the labels of the Nodes, and see that kube-controller-manager runs"}})
+		out = append(out, Problem{What: []string{"no node runs an agent: check that the DaemonSet's nodeSelector matches labels of Nodes, and that kube-controller-manager runs"}})
 	}
 	for _, n := range s.nodes {
 		if n.state(s) == ready || n.pod == nil && !runsOn(&n, s) {
@@ -129,7 +129,7 @@ func podReasons(p *corev1.Pod) (what []string) {
 				what = append(what, fmt.Sprintf("container %s: %s", s.Name, w.Message))
 			}
 			if t := s.LastTerminationState.Terminated; t != nil && s.RestartCount > 0 && !s.Ready {
-				what = append(what, fmt.Sprintf("container %s was restarted %d times: the last one ended with exit code %d (%s)", s.Name, s.RestartCount, t.ExitCode, t.Reason))
+				what = append(what, fmt.Sprintf("container %s has restarted %d times; its last run ended with exit code %d (%s)", s.Name, s.RestartCount, t.ExitCode, t.Reason))
 			}
 		}
 	}

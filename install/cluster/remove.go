@@ -32,7 +32,7 @@ func (c *Client) removeObjects(ctx context.Context, objects []*Object, o Uninsta
 		case x.GetAnnotations()[keepAnnotation] == keepValue:
 			kept = "other components use it, too"
 		case (x.GetKind() == "CustomResourceDefinition" || x.GetKind() == "Namespace") && !o.Purge:
-			kept = "it goes with --purge"
+			kept = "to delete it, type the command with --purge"
 		case x.GetKind() == "Namespace":
 			var err error
 			if kept, err = c.namespaceInUse(ctx, x.GetName()); err != nil {

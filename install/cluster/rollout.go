@@ -36,7 +36,7 @@ func (e *TimeoutError) Error() string {
 	for _, p := range e.Problems {
 		b.WriteString("\n" + p.String())
 	}
-	b.WriteString("\nFairlead goes on by itself when the reasons are gone. To look again, type: fairlead kubernetes status")
+	b.WriteString("\nEach node becomes ready when its problem is fixed; you need not install again. To see the state, type: fairlead kubernetes status")
 	return b.String()
 }
 

@@ -83,7 +83,7 @@ func (c *Client) checkNamespace(ctx context.Context, namespace string) error {
 	if len(sets) == 0 || slices.ContainsFunc(sets, func(s appsv1.DaemonSet) bool { return s.Namespace == namespace }) {
 		return nil
 	}
-	return fmt.Errorf("the namespace %s has no agents of Fairlead, but %s has\nType: --namespace %s", namespace, sets[0].Namespace, sets[0].Namespace)
+	return fmt.Errorf("the namespace %s has no agents of Fairlead, but %s has\nType the same command with --namespace %s", namespace, sets[0].Namespace, sets[0].Namespace)
 }
 
 // isAgents reports whether a DaemonSet is that of the agents. The one that installs only plugins has the same name, but
@@ -157,7 +157,7 @@ func (c *Client) describeNetwork(ctx context.Context, out *Status) error {
 	}
 	err := c.get(ctx, &n, networkPath)
 	if errors.Is(err, os.ErrNotExist) {
-		out.Problems = append(out.Problems, Problem{What: []string{"there is no network default: the first agent creates it; see its log"}})
+		out.Problems = append(out.Problems, Problem{What: []string{"the object Network/default does not exist: the first agent creates it; see the log: kubectl -n " + out.Namespace + " logs daemonset/fairlead -c agent"}})
 		return nil
 	}
 	if err != nil {

@@ -123,7 +123,7 @@ func TestOtherNamespace(t *testing.T) {
 	manifest := kubernetes.Options{Namespace: "net"}
 	plugins, agents := fmt.Sprintf(set, "kube-system", ""), `, "configMap": {"name": "fairlead"}`
 	sets = plugins + "," + fmt.Sprintf(set, "other", agents)
-	const want = "the namespace net has no agents of Fairlead, but other has\nType: --namespace other"
+	const want = "the namespace net has no agents of Fairlead, but other has\nType the same command with --namespace other"
 	if _, err := c.Plan(t.Context(), Options{Manifest: manifest}); err == nil || err.Error() != want {
 		t.Errorf("Plan: %v", err)
 	}

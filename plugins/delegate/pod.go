@@ -161,7 +161,7 @@ func (p pod) recorded(args *skel.CmdArgs) (*podCall, *podstate.Pod, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return call, nil, nil
 	case err != nil:
-		return call, nil, cni.Errorf(cni.CodeGeneric, "%w: the networks of this pod are not known: after it is gone, remove the file", err)
+		return call, nil, cni.Errorf(cni.CodeGeneric, "%w: Fairlead cannot read which networks this pod has: delete the pod, then remove the file", err)
 	}
 	return call, record, nil
 }

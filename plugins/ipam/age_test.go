@@ -75,7 +75,7 @@ func TestGCAfterFailedDel(t *testing.T) {
 	if code, out := m.plugin("whereabouts", call{verb: "GC", conf: strings.Replace(gc, "1.0.0", "1.1.0", 1)}); code != 0 {
 		t.Fatal(out)
 	}
-	list, err := m.dir().Pending()
+	list, err := m.dir().PendingReleases()
 	if err != nil || len(list) != 1 || list[0] != (local.Release{Network: network, Container: "half", IfName: "eth0"}) {
 		t.Errorf("noted for the agent: %v, %v", list, err)
 	}

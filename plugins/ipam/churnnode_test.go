@@ -177,7 +177,7 @@ func (c *churner) say(words ...string) {
 // settle waits until the agent has reported all released addresses to the store.
 func (c *churner) settle() {
 	kerneltest.Until(c.t, func() bool {
-		left, err := c.node.dir().Pending()
+		left, err := c.node.dir().PendingReleases()
 		return err == nil && len(left) == 0
 	})
 }

@@ -212,7 +212,7 @@ func (f *fairlead) noteForAgent(ctx context.Context, list ...ipam.Owner) error {
 	for _, o := range list {
 		gone = append(gone, local.Release{Network: f.network, Container: o.ContainerID, IfName: o.IfName})
 	}
-	return f.dir.Note(ctx, gone...)
+	return f.dir.AppendReleases(ctx, gone...)
 }
 
 // startCoolDown notes released addresses for the cool-down, if this host allocates them.

@@ -21,8 +21,9 @@ type Release struct {
 	IfName    string `json:"ifName"`
 }
 
-// Note appends releases to the journal. The agent processes them later, so a DEL needs neither the agent nor the store.
-func (d Dir) Note(ctx context.Context, list ...Release) error {
+// AppendReleases appends releases to the journal. The agent processes them later, so a DEL needs neither the agent nor
+// the store.
+func (d Dir) AppendReleases(ctx context.Context, list ...Release) error {
 	if len(list) == 0 {
 		return nil
 	}
@@ -69,8 +70,9 @@ func (d Dir) withJournal(ctx context.Context, how int, do func() error) error {
 	return nil
 }
 
-// Taken returns the journal's releases in order. Until Forget is called, it returns them again, also after a kill.
-func (d Dir) Taken(ctx context.Context) ([]Release, error) {
+// TakeReleases returns the journal's releases in order. Until ClearTaken is called, it returns them again, also after a
+// kill.
+func (d Dir) TakeReleases(ctx context.Context) ([]Release, error) {
 	if _, err := os.Stat(d.journal()); err == nil {
 		if err := d.withJournal(ctx, syscall.LOCK_EX, d.takeJournal); err != nil {
 			return nil, err
@@ -82,7 +84,7 @@ func (d Dir) Taken(ctx context.Context) ([]Release, error) {
 	}
 	list := parseJournal(raw)
 	if raw != nil && len(list) == 0 {
-		return nil, d.Forget()
+		return nil, d.ClearTaken()
 	}
 	return list, nil
 }
@@ -103,8 +105,8 @@ func (d Dir) takeJournal() error {
 	return os.Remove(d.journal())
 }
 
-// Forget deletes the releases that Taken returned.
-func (d Dir) Forget() error {
+// ClearTaken deletes the releases that TakeReleases returned.
+func (d Dir) ClearTaken() error {
 	if err := os.Remove(d.work()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("delete the journal of released addresses: %w", err)
 	}
@@ -124,8 +126,8 @@ func parseJournal(raw []byte) (list []Release) {
 	return list
 }
 
-// Pending returns the releases that the agent has not processed yet.
-func (d Dir) Pending() (list []Release, err error) {
+// PendingReleases returns the releases that the agent has not processed yet.
+func (d Dir) PendingReleases() (list []Release, err error) {
 	for _, path := range []string{d.work(), d.journal()} {
 		raw, err := os.ReadFile(path)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {

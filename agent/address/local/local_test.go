@@ -149,12 +149,12 @@ func TestJournal(t *testing.T) {
 	r := func(i int) Release {
 		return Release{Network: "n", Container: fmt.Sprint("c", i), IfName: "eth0"}
 	}
-	must(t, d.Note(ctx, r(1), r(2)))
+	must(t, d.AppendReleases(ctx, r(1), r(2)))
 	// The store is unavailable, so the releases are not forgotten.
-	if got, err := d.Taken(ctx); err != nil || !slices.Equal(got, []Release{r(1), r(2)}) {
+	if got, err := d.TakeReleases(ctx); err != nil || !slices.Equal(got, []Release{r(1), r(2)}) {
 		t.Errorf("got %v, %v", got, err)
 	}
-	must(t, d.Note(ctx, r(3)))
+	must(t, d.AppendReleases(ctx, r(3)))
 	kill := func() {
 		f, err := os.OpenFile(d.journal(), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 		must(t, err)
@@ -163,29 +163,29 @@ func TestJournal(t *testing.T) {
 	}
 	kill()
 	for range 2 {
-		got, err := d.Taken(ctx)
+		got, err := d.TakeReleases(ctx)
 		if err != nil || !slices.Equal(got, []Release{r(1), r(2), r(3)}) {
 			t.Errorf("got %v, %v", got, err)
 		}
 	}
-	must(t, d.Note(ctx, r(4)))
+	must(t, d.AppendReleases(ctx, r(4)))
 	kill()
-	must(t, d.Note(ctx, r(5)))
-	got, err := d.Taken(ctx)
+	must(t, d.AppendReleases(ctx, r(5)))
+	got, err := d.TakeReleases(ctx)
 	if err != nil || !slices.Equal(got, []Release{r(1), r(2), r(3), r(4), r(5)}) {
 		t.Errorf("after incomplete lines: %v, %v", got, err)
 	}
-	must(t, d.Forget())
-	must(t, d.Forget())
-	if got, err := d.Taken(ctx); err != nil || len(got) != 0 {
+	must(t, d.ClearTaken())
+	must(t, d.ClearTaken())
+	if got, err := d.TakeReleases(ctx); err != nil || len(got) != 0 {
 		t.Errorf("forgotten: %v, %v", got, err)
 	}
-	if list, err := d.Pending(); err != nil || len(list) != 0 {
+	if list, err := d.PendingReleases(); err != nil || len(list) != 0 {
 		t.Errorf("%v, %v", list, err)
 	}
 	// A journal with only incomplete lines is deleted.
 	kill()
-	if got, err := d.Taken(ctx); err != nil || len(got) != 0 {
+	if got, err := d.TakeReleases(ctx); err != nil || len(got) != 0 {
 		t.Errorf("half a line: %v, %v", got, err)
 	}
 	if files, err := filepath.Glob(d.journal() + "*"); err != nil || !slices.Equal(files, []string{d.journal() + ".lock"}) {

@@ -166,7 +166,7 @@ func (k *kind) notCreated(o store.Op, err error) error {
 
 // unknown returns the error of a cluster that lacks a resource or the namespace of the Leases.
 func (k *kind) unknown() error {
-	return fmt.Errorf("the cluster does not have %s: type: kubectl apply -f fairlead.yaml: %w", k.path, store.ErrUnavailable)
+	return fmt.Errorf("%w: the Kubernetes API has no resource %s, because Fairlead's objects are not installed completely\nTo install them, type: fairlead kubernetes install", store.ErrUnavailable, k.path)
 }
 
 func (s *Store) add(ctx context.Context, k *kind, op store.Op) (change, error) {

@@ -41,7 +41,7 @@ func TestKeyRotation(t *testing.T) {
 			t.Fatal(err)
 		}
 		var err error
-		if a.node.WireGuard, a.node.Previous, err = a.keys.Turn(time.Now(), backend.Grace); err != nil {
+		if a.node.WireGuard, a.node.Previous, err = a.keys.Rotate(time.Now(), backend.Grace); err != nil {
 			t.Fatal(err)
 		}
 	}

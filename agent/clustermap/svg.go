@@ -1,4 +1,4 @@
-package picture
+package clustermap
 
 import (
 	"encoding/xml"
@@ -145,7 +145,7 @@ func (c *canvas) tunnel(t Tunnel, at map[string]box) {
 		x1, y1, x2, y2, color, dash, escape(t.A), escape(t.B), t.By, escape(t.State))
 	word := t.By
 	if word == "" {
-		word = "not joined"
+		word = "not connected"
 	}
 	c.text((x1+x2)/2+6, (y1+y2)/2-4, 11, color, "normal", word)
 }

@@ -1,4 +1,4 @@
-package picture
+package clustermap
 
 import (
 	"bytes"
@@ -170,7 +170,7 @@ func TestMapOfLargeCluster(t *testing.T) {
 	if pairs != nodes*(nodes-1)/2 {
 		t.Errorf("%d pairs are counted", pairs)
 	}
-	if want := away*(nodes-away) + away*(away-1)/2 + nodes - 1 - away; len(m.Tunnels) != want { // away, or not joined
+	if want := away*(nodes-away) + away*(away-1)/2 + nodes - 1 - away; len(m.Tunnels) != want { // away, or not connected
 		t.Errorf("%d pairs are listed, want %d", len(m.Tunnels), want)
 	}
 	if len(m.Pairs) > 3 {

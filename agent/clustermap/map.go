@@ -1,6 +1,6 @@
-// Package picture draws a map of a cluster: its hosts, networks, containers and the connections between hosts. It is a
+// Package clustermap draws a map of a cluster: its hosts, networks, containers and the connections between hosts. It is a
 // pure function of a snapshot of the store.
-package picture
+package clustermap
 
 import (
 	"cmp"
@@ -16,7 +16,7 @@ import (
 type Map struct {
 	Networks []Network `json:"networks"`
 	Nodes    []Node    `json:"nodes"`
-	Tunnels  []Tunnel  `json:"tunnels"` // with more than maxTunnels pairs of nodes, only those that are not joined
+	Tunnels  []Tunnel  `json:"tunnels"` // with more than maxTunnels pairs of nodes, only those that are not connected
 
 	// Pairs counts all pairs of nodes by backend, for example "vxlan": 3.
 	Pairs map[string]int `json:"pairs"`
@@ -56,13 +56,13 @@ type Tunnel struct {
 	A     string `json:"a"`
 	B     string `json:"b"`
 	By    string `json:"by"`    // the backend's type; "": not connected
-	State string `json:"state"` // "joined", "away", or why the nodes are not connected
+	State string `json:"state"` // "connected", "away", or why the nodes are not connected
 }
 
 // Named states of a tunnel.
 const (
-	Joined = "joined"
-	Away   = "away" // the agent of one end does not report; the tunnel stays in place
+	Connected = "connected"
+	Away      = "away" // the agent of one end does not report; the tunnel stays in place
 )
 
 // Of returns the map of a snapshot, sorted.
@@ -129,14 +129,14 @@ func (m *Map) join(s *cluster.Snapshot) {
 	for i, a := range m.Nodes {
 		for _, b := range m.Nodes[i+1:] {
 			by, err := chosen(list, s.Nodes[a.Name], s.Nodes[b.Name])
-			t := Tunnel{A: a.Name, B: b.Name, By: by, State: Joined}
+			t := Tunnel{A: a.Name, B: b.Name, By: by, State: Connected}
 			switch {
 			case err != nil:
 				t.State = err.Error()
 			case a.State == Away || b.State == Away:
 				t.State = Away
 			}
-			if len(m.Tunnels) < maxTunnels && (all || t.State != Joined) {
+			if len(m.Tunnels) < maxTunnels && (all || t.State != Connected) {
 				m.Tunnels = append(m.Tunnels, t)
 			}
 			if err != nil && !all {
@@ -162,12 +162,12 @@ func chosen(list []cluster.Backend, a, b *cluster.Node) (by string, _ error) {
 // word describes a tunnel without its nodes.
 func (t *Tunnel) word() string {
 	switch t.State {
-	case Joined:
+	case Connected:
 		return t.By
 	case "":
-		return "not joined"
+		return "not connected"
 	}
-	return fmt.Sprintf("%s (%s)", cmp.Or(t.By, "not joined"), t.State)
+	return fmt.Sprintf("%s (%s)", cmp.Or(t.By, "not connected"), t.State)
 }
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
