@@ -1,6 +1,6 @@
 package compat
 
-// existingObjects returns cases in which somebody else made an object before ADD: a bridge, an address, a route, a rule, a
+// existingObjects returns cases in which other software created an object before ADD: a bridge, an address, a route, a rule, a
 // sysctl, a VRF, a table or a chain, in several states.
 func existingObjects() []keyCase {
 	gateway := `{"type": "bridge", "bridge": "cni0", "isDefaultGateway": true, ` + hostLocal4 + `}`

@@ -79,15 +79,15 @@ type boundaryCounts struct {
 // values of other types, the key in another case and the key twice. If both accept a value, results and effects must be
 // equal. If both refuse it, the reasons must match: see refusals. If only one accepts it, there must be a listed reason.
 //
-// It runs every 16th case, and every 144th of those for virtual machines: see sampled.
+// It runs every 24th case, and every 288th of those for virtual machines: see sampled.
 func TestBoundaries(t *testing.T) {
 	installReference(t)
 	counts := &boundaryCounts{}
 	t.Run("case", func(t *testing.T) { // returns when all parallel subtests have ended
 		for i, c := range boundaryCases() {
-			every := 16
+			every := 24
 			if c.needs != "" {
-				every = 144
+				every = 288
 			}
 			if !sampled(i, every) || strings.Contains(c.plugins, `"dataDir": "x"`) { // both sides would share the folder
 				continue
@@ -113,7 +113,7 @@ func TestBoundaries(t *testing.T) {
 // every one.
 func sampled(i, n int) bool { return i%n == 0 || os.Getenv("FAIRLEAD_BOUNDARIES") == "all" }
 
-// boundaryCases returns a case for every value of every key, and those with objects that somebody else made.
+// boundaryCases returns a case for every value of every key, and those with objects that other software created.
 func boundaryCases() (out []keyCase) {
 	for _, k := range boundaryKeys() {
 		out = append(out, k.cases()...)

@@ -85,10 +85,10 @@ func sampledVersions(i int) (out []string) {
 }
 
 // keys runs the cases that need a kernel feature, or the cases that every kernel can run. Of the former, which take
-// minutes in a virtual machine, it runs every 18th: see sampled.
+// minutes in a virtual machine, it runs every 36th: see sampled.
 func keys(t *testing.T, p *page, needing bool) {
 	for i, k := range allKeys() {
-		if (k.needs != "") != needing || needing && !sampled(i, 18) {
+		if (k.needs != "") != needing || needing && !sampled(i, 36) {
 			continue
 		}
 		t.Run(k.name(), func(t *testing.T) {

@@ -112,7 +112,7 @@ func writeOddValues(b *strings.Builder) {
 ## Odd values
 
 Every key gets its boundary values: absent, null, empty, the limits and one past them, negative numbers, other types, the
-key in upper case and the key twice. Some cases begin with an object that somebody else made. If both implementations
+key in upper case and the key twice. Some cases begin with an object that other software created. If both implementations
 accept a value, results and effects are equal; if both reject it, the reasons match. The exceptions:
 `)
 	for _, group := range []struct {

@@ -47,7 +47,7 @@ func agent(m *machine) string {
 		_ = s.Close()
 	})
 	m.waitIdle = func() {
-		kerneltest.Until(m.T, func() bool { list, err := dir.Pending(); return err == nil && len(list) == 0 })
+		kerneltest.Until(m.T, func() bool { list, err := dir.PendingReleases(); return err == nil && len(list) == 0 })
 	}
 	m.store, m.extra = s, func() string { return storedAddresses(m.T, s) }
 	kerneltest.Until(m.T, func() bool { _, err := dir.Read("default"); return err == nil })
@@ -56,9 +56,9 @@ func agent(m *machine) string {
 
 // journal creates the journal's lock file, which exists from the journal's first line on.
 func journal(m *machine, dir local.Dir) {
-	must(m.T, dir.Note(m.T.Context(), local.Release{Network: "default", Container: "none"}))
-	_, err := dir.Taken(m.T.Context())
-	must(m.T, errors.Join(err, dir.Forget()))
+	must(m.T, dir.AppendReleases(m.T.Context(), local.Release{Network: "default", Container: "none"}))
+	_, err := dir.TakeReleases(m.T.Context())
+	must(m.T, errors.Join(err, dir.ClearTaken()))
 }
 
 // storedAddresses lists the addresses that have owners in the store.

@@ -24,7 +24,7 @@ func seed(t *testing.T) uint64 {
 	return n
 }
 
-// sampleSize returns about how many points of each scene the sample has: half as many in the short lane of an emulated
+// sampleSize returns about how many points of each scene the sample has: fewer in the short lane of an emulated
 // kernel. FAIRLEAD_SAMPLE overrides it.
 func sampleSize() int {
 	if n, err := strconv.Atoi(os.Getenv("FAIRLEAD_SAMPLE")); err == nil && n > 0 {
@@ -33,7 +33,7 @@ func sampleSize() int {
 	if testing.Short() {
 		return 2
 	}
-	return 4
+	return 3
 }
 
 // TestSampledPoints plays some points of every scene: every k-th one, starting at an offset chosen by the seed.

@@ -148,8 +148,8 @@ func withBlocks(s *scene) {
 		dir := local.Open(filepath.Join(m.Dir, "lib"), filepath.Join(m.Dir, "run"))
 		journal(m, dir)
 		m.waitIdle = func() {
-			_, err := dir.Taken(m.T.Context())
-			must(m.T, errors.Join(err, dir.Forget()))
+			_, err := dir.TakeReleases(m.T.Context())
+			must(m.T, errors.Join(err, dir.ClearTaken()))
 		}
 		four, six := netip.MustParsePrefix("10.1.0.0/24"), netip.MustParsePrefix("fd01::/120")
 		n := &local.Network{Name: "default", Node: "here", Subnets: []local.Subnet{{CIDR: four, Blocks: []netip.Prefix{four}}, {CIDR: six, Blocks: []netip.Prefix{six}}}}
