@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -655,5 +656,54 @@ func TestSharing(t *testing.T) {
 	claim(kernel.Owner{Network: "net", ContainerID: "c2", IfName: "eth0"}, tcp("192.0.2.2", 80))
 	if got := d.Sharing(owner, []attach.Port{tcp("192.0.2.3", 80), tcp("192.0.2.3", 81)}); !reflect.DeepEqual(got, []kernel.Owner{same}) {
 		t.Errorf("%v, want %v", got, same)
+	}
+}
+
+// TestReadDuringWrite reads a record whose owner is writing it in place. The reader must not remove it.
+func TestReadDuringWrite(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	d := attach.Open(root)
+	file := filepath.Join(root, "attach", "net", "c1,eth0.json")
+	r := record(d, owner)
+	if err := errors.Join(create(d, r), d.Finish(r, 0)); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writer, err := os.OpenFile(file, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	if err := syscall.Flock(int(writer.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	if err := writer.Truncate(int64(len(whole) / 2)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Read(owner); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("half a record: %v", err)
+	}
+	if _, err := d.TryTake(owner); cni.AsError(err).Code != cni.CodeTryAgainLater {
+		t.Errorf("take half a record: %v", err)
+	}
+	if _, err := writer.WriteAt(whole, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Read(owner); err != nil {
+		t.Errorf("the reader removed the record: %v", err)
+	}
+	if err := writer.Truncate(int64(len(whole) / 2)); err != nil {
+		t.Fatal(err)
+	}
+	writer.Close() // killed
+	if _, err := d.Read(owner); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("half a record without its writer: %v", err)
+	}
+	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a useless record stays: %v", err)
 	}
 }

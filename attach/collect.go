@@ -52,7 +52,7 @@ func (d *Dir) takeForGC(path string) (*Record, error) {
 	raw, err := plainfile.ReadAll(fd, path)
 	var r *Record
 	if err == nil {
-		r, err = d.parse(path, raw, false)
+		r, err = d.parseLocked(fd, path, raw)
 	}
 	if err != nil {
 		_ = filelock.CloseFD(fd)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fairlead/fairlead/cni/rawjson"
 	"github.com/fairlead/fairlead/internal/bootid"
+	"github.com/fairlead/fairlead/internal/filelock"
 	"github.com/fairlead/fairlead/internal/plainfile"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/netns"
@@ -83,20 +84,53 @@ func (d *Dir) read(path string) (*Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d.parse(path, raw, adding)
+	if r := d.parse(raw, adding); r != nil {
+		return r, nil
+	}
+	return d.readAlone(path)
 }
 
-// parse decodes a record. adding says whether an ADD holds its lock.
-func (d *Dir) parse(path string, raw []byte, adding bool) (*Record, error) {
+// readAlone reads a record that was not readable before. Another process may have been writing it, so readAlone reads it
+// again under the lock.
+func (d *Dir) readAlone(path string) (*Record, error) {
+	fd, err := plainfile.Open(path, syscall.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer filelock.CloseFD(fd)
+	if err := syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, fmt.Errorf("%s is being written: %w", path, os.ErrNotExist)
+	}
+	raw, err := plainfile.ReadAll(fd, path)
+	if err != nil {
+		return nil, err
+	}
+	return d.parseLocked(fd, path, raw)
+}
+
+// parseLocked decodes a record whose lock this process holds. It removes a record that is damaged or of another boot,
+// because that would block a new one.
+func (d *Dir) parseLocked(fd int, path string, raw []byte) (*Record, error) {
+	if r := d.parse(raw, false); r != nil {
+		return r, nil
+	}
+	if same(fd, path) {
+		_ = os.Remove(path)
+	}
+	return nil, fmt.Errorf("%s is not of this boot or not readable: %w", path, os.ErrNotExist)
+}
+
+// parse decodes a record. It returns nil if the record is damaged or of another boot. adding says whether an ADD holds
+// its lock.
+func (d *Dir) parse(raw []byte, adding bool) *Record {
 	r := &Record{}
 	if err := rawjson.Unmarshal(raw, r); err != nil || r.Boot != d.boot || !intact(raw) {
-		_ = os.Remove(path) // it is useless, and blocks a new one
-		return nil, fmt.Errorf("%s is not of this boot or not readable: %w", path, os.ErrNotExist)
+		return nil
 	}
 	for i := range r.Parts {
 		r.Parts[i].adding = adding && !r.Parts[i].Done
 	}
-	return r, nil
+	return r
 }
 
 // Create stores a new record atomically in its reservation, locked until Unlock. If another ADD of the attachment was

@@ -62,8 +62,14 @@ func (d *Dir) take(path string) (*Record, error) {
 	locked := syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB) == nil
 	raw, err := plainfile.ReadAll(fd, path)
 	var r *Record
-	if err == nil {
-		r, err = d.parse(path, raw, !locked)
+	switch {
+	case err != nil:
+	case locked:
+		r, err = d.parseLocked(fd, path, raw)
+	default:
+		if r = d.parse(raw, true); r == nil {
+			err = errTaken // it is being written
+		}
 	}
 	switch {
 	case err != nil || !r.done():

@@ -57,6 +57,11 @@ func Fuse(list *libcni.NetworkConfigList) ([]byte, error) {
 
 // Undo returns the list with the plugins of each fairlead-chain in place of the chain.
 func Undo(list *libcni.NetworkConfigList) ([]byte, error) {
+	for i, p := range list.Plugins {
+		if p.Network.Type == delegate.PodType {
+			return nil, cni.Invalid(list.Bytes, fmt.Sprintf("plugins[%d].type", i), delegate.PodType+" also attaches the networks that pods select, so its plugins cannot replace it")
+		}
+	}
 	members, err := netconf.Members(list)
 	if err != nil {
 		return nil, err

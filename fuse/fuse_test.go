@@ -125,3 +125,12 @@ func TestReplaceKeepsModeAndSymlink(t *testing.T) {
 		t.Error("a file in a directory that does not exist was written")
 	}
 }
+
+// TestUndoRejectsPod verifies that --undo does not take apart fairlead-pod, whose plugins cannot replace it.
+func TestUndoRejectsPod(t *testing.T) {
+	t.Parallel()
+	list := parse(t, `{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "fairlead-pod", "plugins": [{"type": "bridge"}]}]}`)
+	if out, err := Undo(list); err == nil || !strings.Contains(err.Error(), "plugins[0].type") {
+		t.Errorf("%s, %v", out, err)
+	}
+}

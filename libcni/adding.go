@@ -11,13 +11,14 @@ import (
 )
 
 // adding knows which attachments a GC must keep although its caller does not list them: those whose ADD is in progress,
-// or ended during the GC. It also keeps a GC's DEL of a stale attachment apart from the caller's operations on it.
+// or ended during the GC. It also keeps a DEL of a stale attachment, by a GC or after a cancelled ADD, apart from the
+// caller's operations on it.
 type adding struct {
 	mu      sync.Mutex
 	changed sync.Cond // its L is mu
 	now     map[added]int
 	since   []added        // ADDs that succeeded during a GC
-	stale   map[added]bool // attachments that a GC is deleting
+	stale   map[added]bool // attachments that a GC or a cancelled ADD is deleting
 	gcs     int            // number of GCs in progress
 }
 
@@ -36,7 +37,7 @@ func (a *adding) lock() (unlock func()) {
 	return a.mu.Unlock
 }
 
-// begin notes an ADD, or a DEL by the caller, once no GC is deleting the attachment. It fails if the context ends
+// begin notes an ADD, or a DEL by the caller, once nobody is deleting the attachment as stale. It fails if the context ends
 // before. The returned function notes the end.
 func (a *adding) begin(ctx context.Context, what added, add bool) (end func(err error), err error) {
 	defer a.lock()()
@@ -48,7 +49,7 @@ func (a *adding) begin(ctx context.Context, what added, add bool) (end func(err 
 	}
 	for a.stale[what] {
 		if ctx.Err() != nil {
-			return nil, fmt.Errorf("a GC is deleting this attachment: %w", context.Cause(ctx))
+			return nil, fmt.Errorf("a GC or a cancelled ADD is deleting this attachment: %w", context.Cause(ctx))
 		}
 		a.changed.Wait()
 	}
@@ -67,8 +68,7 @@ func (a *adding) begin(ctx context.Context, what added, add bool) (end func(err 
 	}, nil
 }
 
-// collect notes a GC's DEL of a stale attachment, unless the caller is working on it or has added it since the GC
-// started.
+// collect notes a DEL of a stale attachment, unless the caller is working on it or has added it since a GC started.
 func (a *adding) collect(what added) (end func(), ok bool) {
 	defer a.lock()()
 	if a.now[what] > 0 || a.stale[what] || slices.Contains(a.since, what) {

@@ -43,7 +43,7 @@ func (c *CNIConfig) DelNetwork(ctx context.Context, net *NetworkConfig, rt *Runt
 	return c.detach(ctx, net.network(), []*NetworkConfig{net}, rt)
 }
 
-func (c *CNIConfig) add(ctx context.Context, n network, plugins []*NetworkConfig, conf []byte, rt *RuntimeConf) (_ *cni.Result, err error) {
+func (c *CNIConfig) add(ctx context.Context, n network, plugins []*NetworkConfig, conf []byte, rt *RuntimeConf) (*cni.Result, error) {
 	paths, err := c.prepare(n, plugins, rt)
 	if err != nil {
 		return nil, err
@@ -52,11 +52,18 @@ func (c *CNIConfig) add(ctx context.Context, n network, plugins []*NetworkConfig
 	if err != nil {
 		return nil, err
 	}
+	result, err := c.addBegun(ctx, n, plugins, paths, conf, rt, end)
+	if err != nil {
+		return nil, errors.Join(err, c.cleanUp(ctx, n, plugins, rt))
+	}
+	return result, nil
+}
+
+func (c *CNIConfig) addBegun(ctx context.Context, n network, plugins []*NetworkConfig, paths []string, conf []byte, rt *RuntimeConf, end func(error)) (_ *cni.Result, err error) {
 	defer func() { end(err) }()
 	result, failed, err := c.addAll(ctx, n, plugins, paths, rt)
 	if err != nil {
-		err = pluginError(n, plugins[failed], "add", err)
-		return nil, errors.Join(err, c.cleanUp(ctx, n, plugins, rt))
+		return nil, pluginError(n, plugins[failed], "add", err)
 	}
 	if err := c.writeCache(n, conf, rt, result); err != nil {
 		return nil, fmt.Errorf("failed to set network %q cached result: %w", n.name, err)
@@ -95,10 +102,16 @@ func (c *CNIConfig) addOne(ctx context.Context, n network, p *NetworkConfig, pat
 // cleanupTime bounds the DEL after an ADD whose context ended.
 const cleanupTime = 30 * time.Second
 
+// cleanUp undoes an ADD whose context ended, unless another ADD of the attachment has succeeded or is working.
 func (c *CNIConfig) cleanUp(ctx context.Context, n network, plugins []*NetworkConfig, rt *RuntimeConf) error {
-	if ctx.Err() == nil || c.lookup(n, rt) != nil { // cached: the attachment is that of another ADD
+	if ctx.Err() == nil || c.lookup(n, rt) != nil {
 		return nil
 	}
+	end, alone := c.adding.collect(n.attached(rt))
+	if !alone {
+		return nil
+	}
+	defer end()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 	defer cancel()
 	return c.del(ctx, n, plugins, rt)

@@ -213,6 +213,38 @@ func TestCancelledAddOfAnExistingAttachment(t *testing.T) {
 	}
 }
 
+// A second ADD that is cancelled while the first one works does not delete the attachment. If both are cancelled, one of
+// them does.
+func TestCancelledAddDuringAnother(t *testing.T) {
+	t.Parallel()
+	for _, both := range []bool{false, true} {
+		h := newRuntimeHost(t, "first")
+		list, rt := mustList(t, `{"cniVersion":"1.0.0","name":"net","plugins":[{"type":"first","wait":"ADD"}]}`), runtimeConf("c1")
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { _, err := h.cni.AddNetworkList(ctx, list, rt); done <- err }()
+		kerneltest.Until(t, func() bool { return h.called("first ADD") })
+		second, cancelSecond := context.WithCancel(t.Context())
+		cancelSecond()
+		if both {
+			cancel()
+		}
+		if _, err := h.cni.AddNetworkList(second, list, rt); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+		if !both && h.called("first DEL") {
+			t.Error("the second ADD deleted the attachment of the first")
+		}
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+		if !h.called("first DEL") {
+			t.Error("the cancelled ADD left its attachment")
+		}
+	}
+}
+
 // The cache file has the format that other runtimes' libraries write and read.
 func TestCacheFile(t *testing.T) {
 	t.Parallel()

@@ -24,10 +24,11 @@ func (r *runner) del(ctx context.Context, args *skel.CmdArgs) error {
 	if err != nil {
 		return err
 	}
-	if err := j.planRemoval(ctx); err != nil || shared {
+	err = j.planRemoval(ctx)
+	if shared {
 		return err
 	}
-	return s.removeNoted(ctx)
+	return errors.Join(err, s.removeNoted(ctx))
 }
 
 // planRemoval notes what a plugin's DEL has to remove. Objects that need an order are removed on their own, after those
@@ -43,16 +44,17 @@ func (j *job) planRemoval(ctx context.Context) error {
 	if err := j.findObjects(ctx); err != nil {
 		return errors.Join(append(joined, err)...)
 	}
-	if needsOrder(j.objects) {
-		joined = append(joined, j.removeNoted(ctx))
-		if err := j.lockExclusive(ctx); err != nil {
-			return err
+	if needsOrder(j.objects) && len(j.removals) > 0 {
+		joined = append(joined, j.removeNoted(ctx)) // it releases the record and the lock
+		if err := errors.Join(j.lockExclusive(ctx), j.findObjects(ctx)); err != nil {
+			return errors.Join(append(joined, err)...)
 		}
 	}
 	if j.ipam.afterLinks() { // it may need the links to release addresses
 		joined = append(joined, j.ipam.del(ctx))
 		j.ipam = ipam{}
 	}
+	j.takePart()
 	j.removals = append(j.removals, j)
 	if needsOrder(j.objects) {
 		joined = append(joined, j.removeNoted(ctx))
@@ -128,7 +130,7 @@ func (s *session) noteFailed(j *job, err error) error {
 }
 
 // removeObjects removes the plugins' objects in the order given. The kernel blocks the caller that removes a link, so
-// everything else runs at the same time.
+// the other objects are removed at the same time. Addresses are not released while a link may still have them.
 func (s *session) removeObjects(jobs []*job, releaseAddresses func() error) error {
 	var list kernel.Objects
 	recorded := true
@@ -154,9 +156,11 @@ func (s *session) removeObjects(jobs []*job, releaseAddresses func() error) erro
 	if !recorded {
 		joined = append(joined, s.engine.RemoveTagged(jobs[0].att.Owner.Owns))
 	}
-	// Release addresses last: the next owner may get one at once and add elements for it.
-	joined = append(joined, releaseAddresses())
-	return errors.Join(append(joined, s.noteFailedObject(jobs, wait()))...)
+	err := s.noteFailedObject(jobs, wait())
+	if joined = append(joined, err); err == nil {
+		joined = append(joined, releaseAddresses()) // last: the next owner may get an address at once
+	}
+	return errors.Join(joined...)
 }
 
 // noteFailedObject is noteFailed for the plugin whose object the error names.
@@ -192,21 +196,29 @@ func (j *job) findObjects(ctx context.Context) error {
 		return err
 	}
 	if IsCollecting(ctx) && j.past != nil && isAlive(j.past) {
-		return cni.Errorf(cni.CodeTryAgainLater, "container %s was added to network %s as %s again since the collector listed it", j.past.ContainerID, j.past.Network, j.past.IfName)
+		return cni.Errorf(cni.CodeTryAgainLater, "container %s was added to network %s as %s again after GC began", j.past.ContainerID, j.past.Network, j.past.IfName)
 	}
 	if j.past != nil {
 		if i := j.past.Last(j.Name); i >= 0 {
-			part := j.past.Parts[i]
-			j.past.Parts = slices.Delete(j.past.Parts, i, i+1)
-			j.ports = part.Ports
-			if list, err := part.Objects.Get(); err == nil {
+			j.ports = j.past.Parts[i].Ports
+			if list, err := j.past.Parts[i].Objects.Get(); err == nil {
 				j.objects, j.recorded = list, true
 				return nil
 			}
 		}
 	}
-	j.objects = j.unrecorded()
+	j.objects, j.recorded = j.unrecorded(), false
 	return nil
+}
+
+// takePart takes the plugin's part out of the record that was read. The file has it until the objects are removed.
+func (j *job) takePart() {
+	if j.past == nil {
+		return
+	}
+	if i := j.past.Last(j.Name); i >= 0 {
+		j.past.Parts = slices.Delete(j.past.Parts, i, i+1)
+	}
 }
 
 // unrecorded returns what the plugin, or the reference plugin of its name, may have created for this configuration.
@@ -251,11 +263,17 @@ func (j *job) leaveReplacedNetns() (err error) {
 	s.engine.Close()
 	s.netns.Close()
 	s.netns = nil
-	s.engine, err = kernel.Open(nil, kernel.Options{Context: s.ctx, Alive: s.dir.Alive, SameContainer: s.dir.SameContainer})
-	if err == nil && j.ovs != nil {
-		s.engine.UseSwitch(j.ovs)
-	}
+	s.engine, err = j.openHost()
 	return err
+}
+
+// openHost returns an engine without the container's namespace.
+func (j *job) openHost() (*kernel.Engine, error) {
+	e, err := kernel.Open(nil, kernel.Options{Context: j.ctx, Alive: j.dir.Alive, SameContainer: j.dir.SameContainer})
+	if err == nil && j.ovs != nil {
+		e.UseSwitch(j.ovs)
+	}
+	return e, err
 }
 
 // collectingKey is the context key for IsCollecting.

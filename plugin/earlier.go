@@ -58,6 +58,8 @@ func (j *job) tryRemoveEarlier(ctx context.Context) (inProgress bool, err error)
 	switch {
 	case b.fresh && len(j.jobs) == 0:
 		return false, nil
+	case j.Chained && len(j.jobs) == 0 && isGone(rec):
+		// No plugin of ours was before this one, which would have replaced the record.
 	case j.Chained && (i < 0 || rec.Parts[i].Done):
 		return false, nil // the second plugin of its type in a list
 	case j.IfName != "" && len(j.jobs) == 0 && i >= 0 && rec.HasNetns() && attached(rec):
@@ -81,8 +83,12 @@ func (j *job) tryRemoveEarlier(ctx context.Context) (inProgress bool, err error)
 	return false, nil
 }
 
-// undoEarlier removes what an earlier ADD created: for a chained plugin its own part, for the first plugin of a list
-// everything. An attachment whose namespace was deleted (a restart) keeps its addresses, so that it gets them again.
+// isGone reports whether the network namespace of a record is gone. Its path may belong to another container by now.
+func isGone(rec *attach.Record) bool { return rec.NetnsID != "" && !rec.HasNetns() }
+
+// undoEarlier removes what an earlier ADD created: for a chained plugin its own part, for the first plugin of a list, or
+// if the namespace is gone, everything. An attachment whose namespace was deleted (a restart) keeps its addresses, so
+// that it gets them again.
 func (j *job) undoEarlier(ctx context.Context, b *openRecord, own int) error {
 	rec := b.rec
 	taken, err := j.dir.TryTake(rec.Owner())
@@ -90,20 +96,19 @@ func (j *job) undoEarlier(ctx context.Context, b *openRecord, own int) error {
 	if e, ok := errors.AsType[*cni.Error](err); ok && e.Code == cni.CodeTryAgainLater {
 		return err // a DEL or a repair holds the record
 	}
-	if j.Chained {
-		if err := j.remove(rec.Parts[own]); err != nil {
+	gone := isGone(rec)
+	if j.Chained && !gone {
+		if err := removePart(j.engine, rec.Parts[own]); err != nil {
 			return err
 		}
 		rec.Parts = slices.Delete(rec.Parts, own, own+1)
 		b.base, b.dirty = b.base-1, true
 		return nil
 	}
-	for _, p := range slices.Backward(rec.Parts) {
-		if err := j.remove(p); err != nil {
-			return err
-		}
+	if err := j.removeParts(rec, gone); err != nil {
+		return err
 	}
-	if attached(rec) && !rec.HasNetns() {
+	if attached(rec) && gone {
 		j.ipam.reuse = true
 	} else if err := j.ipam.del(ctx); err != nil {
 		return err
@@ -112,12 +117,30 @@ func (j *job) undoEarlier(ctx context.Context, b *openRecord, own int) error {
 	return j.dir.Drop(j.att.Owner)
 }
 
-func (j *job) remove(p attach.Part) error {
+// removeParts removes the objects of a record. If its namespace is gone, nothing in the new one is ours to remove.
+func (j *job) removeParts(rec *attach.Record, gone bool) error {
+	engine := j.engine
+	if gone {
+		var err error
+		if engine, err = j.openHost(); err != nil {
+			return err
+		}
+		defer engine.Close()
+	}
+	for _, p := range slices.Backward(rec.Parts) {
+		if err := removePart(engine, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func removePart(e *kernel.Engine, p attach.Part) error {
 	list, err := p.Objects.Get()
 	if err != nil {
 		return err
 	}
-	return j.engine.Remove(list)
+	return e.Remove(list)
 }
 
 func attached(rec *attach.Record) bool {

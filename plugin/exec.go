@@ -75,7 +75,7 @@ func (x *Exec) ExecList(ctx context.Context, members []invoke.Member, args *invo
 			out, err = l.run(shared, members[i], out)
 		}
 		if err != nil {
-			return nil, l.failedMember(i), l.rollBack(ctx, err)
+			return nil, l.failedMember(i), l.afterFailure(ctx, err)
 		}
 	}
 	if args.Command == "ADD" {
@@ -85,7 +85,7 @@ func (x *Exec) ExecList(ctx context.Context, members []invoke.Member, args *invo
 		err = l.finish(ctx)
 	}
 	if err != nil {
-		return nil, l.failedMember(len(members) - 1), l.rollBack(ctx, err)
+		return nil, l.failedMember(len(members) - 1), l.afterFailure(ctx, err)
 	}
 	return out, -1, nil
 }
@@ -169,16 +169,20 @@ func (l *list) failedMember(ran int) int {
 	return ran
 }
 
-// rollBack undoes an ADD that was not committed.
-func (l *list) rollBack(ctx context.Context, err error) error {
-	if l.args.Command != "ADD" {
-		return err
+// afterFailure undoes an ADD that was not committed. For a DEL, it removes what the plugins before the failed one noted,
+// as they would have done in processes of their own.
+func (l *list) afterFailure(ctx context.Context, err error) error {
+	var more error
+	switch l.args.Command {
+	case "ADD":
+		more = l.undo(ctx)
+	case "DEL":
+		more = l.finish(ctx)
 	}
-	undone := l.undo(ctx)
-	if undone == nil {
+	if more == nil {
 		return err
 	}
 	e := *cni.AsError(err)
-	e.Msg += "\n" + undone.Error()
+	e.Msg += "\n" + more.Error()
 	return &e
 }

@@ -139,10 +139,8 @@ func (j *job) gcOne(ctx context.Context, s *session) error {
 	args := *j.args
 	args.ContainerID, args.Netns, args.IfName = s.past.ContainerID, s.past.Netns, s.past.IfName
 	one := &job{runner: j.runner, session: s, args: &args, conf: j.conf, base: j.base, att: &att}
-	if err := one.planRemoval(ctx); err != nil {
-		return err
-	}
-	err := s.removeNoted(ctx)
+	err := one.planRemoval(ctx)
+	err = errors.Join(err, s.removeNoted(ctx))
 	s.close() // now, not when all are done: it holds open files
 	return err
 }

@@ -1,11 +1,14 @@
 package plugin_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +17,7 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 	"github.com/fairlead/fairlead/plugin"
+	"github.com/fairlead/fairlead/skel"
 )
 
 // panicking is a plugin whose code panics once its links exist and it has its addresses.
@@ -97,4 +101,32 @@ func TestPanicIsUndone(t *testing.T) {
 		t.Errorf("calls of the address plugin: %s", got)
 	}
 	b.gone()
+}
+
+// TestReleaseAfterLinks verifies that DEL releases an address only when the link that had it is gone.
+func TestReleaseAfterLinks(t *testing.T) {
+	t.Parallel()
+	b := newBridged(t)
+	b.args.StdinData = fmt.Appendf(nil, `{"cniVersion": "1.1.0", "name": "n", "type": "bridge", "ipam": {"type": "host-local", "dataDir": %q, "subnet": "10.1.0.0/24"}}`, b.dir)
+	released, early := 0, 0
+	for i, p := range b.env.IPAM {
+		if del := p.Funcs.Del; p.Name == "host-local" {
+			b.env.IPAM[i].Funcs.Del = func(ctx context.Context, args *skel.CmdArgs) error {
+				links, err := net.Interfaces()
+				if released++; err != nil || slices.ContainsFunc(links, func(l net.Interface) bool { return strings.HasPrefix(l.Name, "veth") }) {
+					early++
+				}
+				return del(ctx, args)
+			}
+		}
+	}
+	for range 20 {
+		b.add()
+		if err := b.p.Skel(b.env).Funcs.Del(t.Context(), &b.args); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if released != 20 || early > 0 {
+		t.Errorf("of %d releases of an address, %d were before the removal of its link", released, early)
+	}
 }

@@ -59,7 +59,7 @@ func (m *Manager) planOne(ctx context.Context, p *Pod, n *Network, i int, chosen
 	}
 	changes := []func(*rawjson.Object) error{}
 	if len(n.Args) > 0 {
-		changes = append(changes, request.WithArgs(n.Args))
+		changes = append(changes, inMembers(request.WithArgs(n.Args)))
 	}
 	if chosen {
 		changes = append(changes, inMembers(request.WithDefaultRoute(n.DefaultRoute)))

@@ -35,7 +35,6 @@ type tuning struct {
 	DataDir *string `json:"dataDir"` // accepted for compatibility; the attachment's record has the old values
 
 	allowlist string
-	at        string // where the settings are: "" or "args.cni."
 	mac       string
 }
 
@@ -54,28 +53,43 @@ func (c *tuning) Validate(a *plugin.Attachment) (err error) {
 		return err
 	}
 	if key := c.repeatedSysctl(); key != "" {
-		return cni.Invalid(c.Raw, "sysctl", fmt.Sprintf("%q is there twice: want each key once", key))
+		return cni.Invalid(c.Raw, "sysctl", fmt.Sprintf("%q occurs twice: want each key once", key))
 	}
-	at := ""
 	if len(c.Args.CNI) > 0 {
-		at = "args.cni."
 		if err := cni.Decode(c.Args.CNI, &c.settings); err != nil {
-			return fmt.Errorf("args.cni: %w", err)
+			return c.invalidArgs(err)
 		}
 	}
 	if c.MTU < 0 || c.MTU > 65535 {
-		return cni.Invalid(c.Raw, at+"mtu", "want 0 (unchanged) to 65535 bytes")
+		return cni.Invalid(c.Raw, c.at("mtu"), "want 0 (unchanged) to 65535 bytes")
 	}
 	if c.TxQLen != nil && (*c.TxQLen < 0 || *c.TxQLen > math.MaxUint32) {
-		return cni.Invalid(c.Raw, at+"txQLen", "want 0 to 4294967295 packets")
+		return cni.Invalid(c.Raw, c.at("txQLen"), "want 0 to 4294967295 packets")
 	}
 	for key := range c.Sysctl {
 		if _, problem := sysctlPath(key, ""); problem != "" {
-			return cni.Invalid(c.Raw, at+"sysctl", fmt.Sprintf("%q: %s", key, problem))
+			return cni.Invalid(c.Raw, c.at("sysctl"), fmt.Sprintf("%q: %s", key, problem))
 		}
 	}
-	c.at = at
 	return nil
+}
+
+// invalidArgs returns an error about args.cni with its place in the configuration.
+func (c *tuning) invalidArgs(err error) error {
+	e, ok := errors.AsType[*cni.ConfigError](err)
+	if !ok {
+		return fmt.Errorf("args.cni: %w", err)
+	}
+	return cni.Invalid(c.Raw, strings.TrimSuffix("args.cni."+e.Key, "."), e.Problem)
+}
+
+// at returns the place of a setting: args.cni, if it has the key.
+func (c *tuning) at(key string) string {
+	all, _ := rawjson.Members(c.Args.CNI) // valid JSON, or empty
+	if slices.ContainsFunc(all, func(m rawjson.Member) bool { return strings.EqualFold(m.Key, key) }) {
+		return "args.cni." + key
+	}
+	return key
 }
 
 // repeatedSysctl returns a key that the configuration has twice, or "". args.cni may repeat it: it takes precedence.
@@ -125,7 +139,7 @@ func (c *tuning) allowed(a *plugin.Attachment) error {
 			ok = ok || re.MatchString(key)
 		}
 		if !ok {
-			return cni.Invalid(c.Raw, c.at+"sysctl", fmt.Sprintf("%q is not allowed on this host: %s allows %s", key, c.allowlist, strings.Join(patterns, ", ")))
+			return cni.Invalid(c.Raw, c.at("sysctl"), fmt.Sprintf("%q is not allowed on this host: %s allows %s", key, c.allowlist, strings.Join(patterns, ", ")))
 		}
 	}
 	return nil

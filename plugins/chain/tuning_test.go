@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,6 +34,27 @@ func TestAllowlist(t *testing.T) {
 		err := c.Ready(t.Context(), &plugin.Attachment{Facts: plugintest.Facts{}})
 		if err == nil && tt.want != "" || err != nil && (tt.want == "" || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("list %q: %v, want %q", tt.list, err, tt.want)
+		}
+	}
+}
+
+// TestTuningErrorPlaces verifies that an error is about the place that has the value: the configuration or args.cni.
+func TestTuningErrorPlaces(t *testing.T) {
+	t.Parallel()
+	for conf, want := range map[string]string{
+		`{"type": "tuning", "mtu": 1400, "args": {"cni": {"mtu": "big"}}}`:     `args.cni.mtu = "big": `,
+		`{"type": "tuning", "mtu": 70000, "args": {"cni": {"promisc": true}}}`: "1:27: mtu = 70000: ",
+		`{"type": "tuning", "mtu": 1, "args": {"cni": {"MTU": 70000}}}`:        "args.cni.mtu = 70000: ",
+		`{"type": "tuning", "args": {"cni": {"sysctl": {"../x": "1"}}}}`:       "args.cni.sysctl",
+		`{"type": "tuning", "args": {"cni": 5}}`:                               "args.cni = 5: ",
+	} {
+		c := &tuning{}
+		if err := json.Unmarshal([]byte(conf), c); err != nil {
+			t.Fatal(err)
+		}
+		c.Raw = []byte(conf)
+		if err := c.Validate(&plugin.Attachment{Facts: plugintest.Facts{}}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", conf, err, want)
 		}
 	}
 }

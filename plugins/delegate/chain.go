@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/podstate"
@@ -50,21 +51,37 @@ func (c chain) add(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error)
 	if err != nil {
 		return nil, err
 	}
+	existed := c.hasExternal(l.members) && isAttached(l, args)
 	out, failed, err := c.exec.ExecList(ctx, l.requests("ADD"), environment("ADD", args))
-	if err != nil {
+	if err != nil && !existed {
 		return nil, errors.Join(l.of(failed, err), c.undo(ctx, l, failed, args))
+	}
+	if err != nil {
+		return nil, l.of(failed, err)
 	}
 	return invoke.DecodeResult(l.version, ChainType, out)
 }
 
-// undo is for a chain with external processes. In-process plugins have undone their part already.
+// isAttached reports whether another ADD created the attachment, or is creating it. This ADD must not undo it.
+func isAttached(l *loaded, args *skel.CmdArgs) bool {
+	owner := kernel.Owner{Network: l.conf.String("name"), ContainerID: args.ContainerID, IfName: args.IfName}
+	record, err := attach.Open("").Read(owner)
+	interrupted := func(p attach.Part) bool { return !p.Done && !p.Adding() }
+	return err == nil && record.HasNetns() && !slices.ContainsFunc(record.Parts, interrupted)
+}
+
+// hasExternal reports whether a member is a process.
+func (c chain) hasExternal(members []ChainMember) bool {
+	return slices.ContainsFunc(members, func(m ChainMember) bool {
+		_, here := c.exec.InProcess(m.path)
+		return !here
+	})
+}
+
+// undo is for a chain of which a process has run: the in-process plugins before it are committed. Without one, the
+// in-process plugins have undone their part already, or did nothing because another ADD has the attachment.
 func (c chain) undo(ctx context.Context, l *loaded, last int, args *skel.CmdArgs) error {
-	here := true
-	for _, m := range l.members {
-		_, ok := c.exec.InProcess(m.path)
-		here = here && ok
-	}
-	if here {
+	if !c.hasExternal(l.members[:last+1]) {
 		return nil
 	}
 	ctx = context.WithoutCancel(ctx)

@@ -8,6 +8,7 @@ import (
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/invoke"
 	"github.com/fairlead/fairlead/cni/rawjson"
+	"github.com/fairlead/fairlead/podnet/request"
 )
 
 // ChainMember is one plugin of a chain, with its configuration as written.
@@ -140,14 +141,20 @@ func (l *loaded) requests(verb string) []invoke.Member {
 }
 
 // request returns a member's configuration: every key of the chain that is not the chain's own, the member's part of
-// runtimeConfig, and the result of the member before it.
+// runtimeConfig, and the result of the member before it. The chain's keys of args.cni are added to the member's.
 func (l *loaded) request(m *ChainMember, prev []byte) ([]byte, error) {
 	req, err := rawjson.ParseObject(m.Raw)
 	if err != nil {
 		return nil, err
 	}
 	for key, raw := range l.conf.All() {
-		if !slices.Contains([]string{"type", "plugins", "capabilities", "runtimeConfig", "confDirs"}, key) {
+		switch key {
+		case "type", "plugins", "capabilities", "runtimeConfig", "confDirs":
+		case "args":
+			if err := request.MergeArgs(req, l.conf); err != nil {
+				return nil, cni.Errorf(cni.CodeInvalidNetworkConfig, "%w", err)
+			}
+		default:
 			req.Set(key, raw)
 		}
 	}

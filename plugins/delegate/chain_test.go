@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/cni/rawjson"
 	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/skel"
 )
@@ -66,5 +67,28 @@ func TestFlannelInvalidDelegate(t *testing.T) {
 		if (err != nil) != refused {
 			t.Errorf("%s: %v", verb, err)
 		}
+	}
+}
+
+// TestChainArgs verifies that a chain's args.cni are added to those of its plugins, as a runtime adds them to a list's.
+func TestChainArgs(t *testing.T) {
+	t.Parallel()
+	l, err := read([]byte(`{"cniVersion": "1.0.0", "name": "n", "type": "fairlead-chain", "args": {"cni": {"x": 1, "mtu": 1300}, "labels": "l"},
+		"plugins": [{"type": "one", "args": {"cni": {"ips": ["10.0.0.7"], "mtu": 1400}, "own": true}}, {"type": "two"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{`{"cni":{"ips":["10.0.0.7"],"mtu":1300,"x":1},"own":true,"labels":"l"}`, `{"cni":{"x":1,"mtu":1300},"labels":"l"}`} {
+		req, err := l.request(&l.members[i], nil)
+		args, _ := rawjson.Find(req, "args")
+		if err != nil || string(args.Raw) != want {
+			t.Errorf("plugin %d: %s, %v, want %s", i, args.Raw, err, want)
+		}
+	}
+	if l, err = read([]byte(`{"name": "n", "args": 5, "plugins": [{"type": "one"}]}`)); err != nil {
+		t.Fatal(err)
+	}
+	if req, err := l.request(&l.members[0], nil); cni.AsError(err).Code != cni.CodeInvalidNetworkConfig {
+		t.Errorf("args that are no object: %s, %v", req, err)
 	}
 }

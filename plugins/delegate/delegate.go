@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/invoke"
+	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/skel"
 )
@@ -47,6 +48,11 @@ func serve(name, about string, r rewriter, x *plugin.Exec) skel.Plugin {
 
 func (d delegating) do(ctx context.Context, verb string, args *skel.CmdArgs) (*cni.Result, error) {
 	start := time.Now()
+	if verb == "GC" {
+		var uptime time.Duration
+		ctx, uptime = plugin.GCStart(ctx)
+		start = start.Add(uptime - kernel.Uptime())
+	}
 	c, err := d.rewrite(verb, args)
 	if err != nil || c == nil {
 		return nil, err

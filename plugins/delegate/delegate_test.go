@@ -6,11 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/cni/invoke"
 	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/skel"
 )
@@ -194,6 +196,31 @@ func TestUnknownDelegate(t *testing.T) {
 	_, err := p.Funcs.Add(context.Background(), &skel.CmdArgs{ContainerID: "c", IfName: "eth0", Path: t.TempDir(),
 		StdinData: []byte(`{"cniVersion": "1.0.0", "name": "n", "type": "flannel", "delegate": {"type": "nosuch"}}`)})
 	if err == nil || !strings.Contains(err.Error(), `delegate nosuch: failed to find plugin "nosuch" in path`) {
+		t.Error(err)
+	}
+}
+
+// TestFlannelGCStart verifies that GC keeps the file of an attachment that was added after the runtime had made its list of
+// valid attachments, and before GC started.
+func TestFlannelGCStart(t *testing.T) {
+	f := lease(t, leased)
+	bin := t.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, "bridge"), []byte("#!/bin/sh\ncat >/dev/null\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(20 * time.Millisecond) // more than one tick of the file timestamps' clock
+	t.Setenv(invoke.ListedVariable, strconv.FormatInt(time.Now().UnixNano(), 10))
+	time.Sleep(20 * time.Millisecond)
+	add := &skel.CmdArgs{ContainerID: "late", IfName: "eth0", StdinData: []byte(`{"name": "n", "type": "flannel"}`)}
+	if _, err := f.rewrite("ADD", add); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(20 * time.Millisecond)
+	args := &skel.CmdArgs{Path: bin, StdinData: []byte(`{"cniVersion": "1.1.0", "name": "n", "type": "flannel", "cni.dev/valid-attachments": []}`)}
+	if _, err := (delegating{f, &plugin.Exec{}}).do(t.Context(), "GC", args); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(f.lib, "flannel", "late")); err != nil {
 		t.Error(err)
 	}
 }

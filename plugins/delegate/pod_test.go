@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/fairlead/fairlead/agent/address"
@@ -554,4 +555,36 @@ func compact(t *testing.T, raw []byte) []byte {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// TestPodDropIns verifies that a network from a file has the plugins of its drop-in files, as with other runtimes, and
+// that a FIFO in the directory does not block ADD.
+func TestPodDropIns(t *testing.T) {
+	h := newPodHost(t)
+	p := Pod(&plugin.Exec{})
+	dir := func(name string) string { return filepath.Join(h.confs, name) }
+	for name, list := range map[string]string{"lan": `"plugins": [{"type": "one", "n": 1}]`, "drop": `"x": 1`, "inlined": `"loadOnlyInlinedPlugins": true, "plugins": [{"type": "one"}]`} {
+		h.file(dir(name+".conflist"), `{"cniVersion": "1.0.0", "name": "`+name+`", `+list+`}`)
+		if err := os.Mkdir(dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		h.file(filepath.Join(dir(name), "10-more.conf"), `{"type": "one", "dropIn": true}`)
+		h.file(filepath.Join(dir(name), "20-ignored.json"), `{"type": "none"}`)
+	}
+	if err := syscall.Mkfifo(dir("00-pipe.conf"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for network, want := range map[string][]string{
+		"lan": {"ADD eth0", `ADD net1 "n":1`, `ADD net1 "dropIn":true`}, "drop": {"ADD eth0", `ADD net1 "dropIn":true`}, "inlined": {"ADD eth0", "ADD net1"},
+	} {
+		args := h.args(`{"fairlead.io/networks": "` + network + `"}`)
+		if _, err := p.Funcs.Add(t.Context(), args); err != nil {
+			t.Fatalf("%s: %v", network, err)
+		}
+		wantCalls(t, h.calls(), want...)
+		if err := p.Funcs.Del(t.Context(), args); err != nil {
+			t.Errorf("%s: %v", network, err)
+		}
+		h.calls()
+	}
 }

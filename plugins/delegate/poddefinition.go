@@ -85,26 +85,73 @@ func (c *podCall) file(name string) ([]byte, error) {
 		if err != nil {
 			continue // the directory does not exist on every node
 		}
-		for _, e := range entries {
-			if !slices.Contains([]string{".conflist", ".conf", ".json"}, filepath.Ext(e.Name())) {
-				continue
-			}
-			path := filepath.Join(dir, e.Name())
-			raw, err := os.ReadFile(path)
-			if err == nil {
-				err = cni.Check(raw)
-			}
+		for _, e := range confFiles(entries, ".conflist", ".conf", ".json") {
+			raw, err := readConf(filepath.Join(dir, e))
 			if err != nil {
-				unreadable = append(unreadable, fmt.Errorf("%s: %w", path, err))
+				unreadable = append(unreadable, err)
 				continue
 			}
-			if o, err := rawjson.ParseObject(raw); err == nil && o.String("name") == name {
-				return raw, nil
+			if conf, err := rawjson.ParseObject(raw); err == nil && conf.String("name") == name {
+				return withDropIns(raw, conf, filepath.Join(dir, name))
 			}
 		}
 	}
 	err := cni.Errorf(cni.CodeInvalidNetworkConfig, "no file in %s has a network with the name %q: put its configuration there", strings.Join(c.confDirs, " or "), name)
 	return nil, errors.Join(append([]error{err}, unreadable...)...)
+}
+
+// confFiles returns the names of the files with an extension. Like runtimes, it skips FIFOs: to read one would wait for a
+// writer.
+func confFiles(entries []os.DirEntry, extensions ...string) (names []string) {
+	for _, e := range entries {
+		if (e.Type().IsRegular() || e.Type() == fs.ModeSymlink) && slices.Contains(extensions, filepath.Ext(e.Name())) {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
+func readConf(path string) ([]byte, error) {
+	raw, err := os.ReadFile(path)
+	if err == nil {
+		err = cni.Check(raw)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return raw, nil
+}
+
+// withDropIns returns a network's configuration, raw, which conf is parsed from. To a list, it adds the plugins of the files *.conf in the directory
+// with the network's name, unless the list has loadOnlyInlinedPlugins. Source: specification 1.1.0, section 1.
+func withDropIns(raw []byte, conf *rawjson.Object, dir string) ([]byte, error) {
+	if _, isPlugin := conf.Get("type"); isPlugin || isTrue(raw, "loadOnlyInlinedPlugins") {
+		return raw, nil
+	}
+	entries, _ := os.ReadDir(dir) // few networks have the directory
+	files := confFiles(entries, ".conf")
+	if len(files) == 0 {
+		return raw, nil
+	}
+	var plugins [][]byte
+	if list, ok := conf.Get("plugins"); ok {
+		inlined, err := rawjson.Elements(list)
+		if err != nil {
+			return nil, cni.Invalid(raw, "plugins", "want the plugins of the list")
+		}
+		for _, e := range inlined {
+			plugins = append(plugins, e.Raw)
+		}
+	}
+	for _, name := range files {
+		plugin, err := readConf(filepath.Join(dir, name))
+		if err != nil {
+			return nil, err
+		}
+		plugins = append(plugins, plugin)
+	}
+	conf.SetArray("plugins", plugins)
+	return conf.Bytes(), nil
 }
 
 // devices are the devices of a pod that no network has yet, by resource.

@@ -36,6 +36,37 @@ func WithArgs(args map[string]any) func(*rawjson.Object) error {
 	}
 }
 
+// MergeArgs adds the args of one configuration to those of another. Keys of args.cni that only the other has stay.
+func MergeArgs(into, from *rawjson.Object) error {
+	add, err := object(from, "args")
+	if err != nil {
+		return err
+	}
+	addCNI, err := object(add, "cni")
+	if err != nil {
+		return fmt.Errorf("args.%w", err)
+	}
+	all, err := object(into, "args")
+	if err != nil {
+		return err
+	}
+	within, err := object(all, "cni")
+	if err != nil {
+		return fmt.Errorf("args.%w", err)
+	}
+	for key, raw := range addCNI.All() {
+		within.Set(key, raw)
+	}
+	for key, raw := range add.All() {
+		all.Set(key, raw)
+	}
+	if within.Len() > 0 {
+		all.Set("cni", within.Bytes())
+	}
+	into.Set("args", all.Bytes())
+	return nil
+}
+
 // object returns the object at a key, or an empty one.
 func object(o *rawjson.Object, key string) (*rawjson.Object, error) {
 	raw, ok := o.Get(key)

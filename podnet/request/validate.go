@@ -44,8 +44,8 @@ func At(i int, err error) error {
 
 // validArg rejects arguments that would be ambiguous in CNI_ARGS.
 func validArg(kv [2]string) error {
-	if strings.ContainsAny(kv[0], "=;") || kv[0] == "" || strings.Contains(kv[1], ";") {
-		return cni.Errorf(cni.CodeInvalidEnvironment, "CNI_ARGS: %s=%s: a key must not contain '=' or ';', and a value must not contain ';'", kv[0], kv[1])
+	if pairs, err := cni.ParseArgs(kv[0] + "=" + kv[1]); err != nil || len(pairs) != 1 || pairs[0].Key != kv[0] {
+		return cni.Errorf(cni.CodeInvalidEnvironment, "CNI_ARGS: invalid argument %q=%q: want a key of letters, digits, '_', '-' and '.', and a value without ';', '=' and line breaks", kv[0], kv[1])
 	}
 	return nil
 }
