@@ -247,10 +247,14 @@ func (s *session) undo(ctx context.Context) error {
 		}
 	}
 	release(true) // before the links go, over which it may send a release
+	undone := true
 	if s.engine != nil {
-		errs = append(errs, s.engine.Undo())
+		err := s.engine.Undo()
+		undone, errs = err == nil, append(errs, err)
 	}
-	release(false) // once nothing uses the address: the next owner may get it at once
+	if undone {
+		release(false) // once nothing uses the address: the next owner may get it at once
+	}
 	for _, j := range s.jobs {
 		errs = append(errs, j.release())
 	}

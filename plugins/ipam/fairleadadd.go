@@ -147,7 +147,7 @@ func (f *fairlead) allocateHere(ctx context.Context, o ipam.Owner, n *local.Netw
 }
 
 func (f *fairlead) allocateOrReuse(ctx context.Context, store *ipam.Store, o ipam.Owner, sets []ipam.RangeSet, wanted []netip.Addr) ([]ipam.IP, error) {
-	if plugin.ReusesAddresses(ctx) && len(f.requested) == 0 {
+	if plugin.ReusesAddresses(ctx) {
 		held, err := store.Release(o) // the lock is held until the store is closed
 		if err != nil {
 			return nil, err
@@ -267,15 +267,24 @@ func (f *fairlead) takeOver(store *ipam.Store, o ipam.Owner, g *group) error {
 	return err
 }
 
-// requestBlocks asks the agent for a block for each full group.
+// requestBlocks asks the agent for a block for each full group, of the first of its subnets that has one.
 func (f *fairlead) requestBlocks(ctx context.Context, groups []*group, why error) error {
-	need, err := f.exhausted(ctx, groups)
+	full, err := f.exhausted(ctx, groups)
 	if err != nil {
 		return err
 	}
-	if len(need) > 0 {
-		if err := f.dir.Call(ctx, local.OpBlock, local.BlockArgs{Network: f.network, Subnets: need}, nil); err != nil {
-			return fmt.Errorf("%w; requesting another block of %s failed: %w", noneLeft(why), need[0], err)
+	for _, g := range full {
+		var errs []error
+		for _, s := range g.subnets {
+			err := f.dir.Call(ctx, local.OpBlock, local.BlockArgs{Network: f.network, Subnets: []netip.Prefix{s.CIDR}}, nil)
+			if err == nil {
+				errs = nil
+				break
+			}
+			errs = append(errs, fmt.Errorf("requesting another block of %s failed: %w", s.CIDR, err))
+		}
+		if len(errs) > 0 {
+			return fmt.Errorf("%w; %w", noneLeft(why), errors.Join(errs...))
 		}
 	}
 	return nil
@@ -306,8 +315,8 @@ func (f *fairlead) readBlocks(n *local.Network, groups []*group) error {
 // noneLeft returns err without ErrExhausted, because another try would not help.
 func noneLeft(err error) error { return errors.New(err.Error()) }
 
-// exhausted returns one subnet per group in which this node has no free address.
-func (f *fairlead) exhausted(ctx context.Context, groups []*group) (list []netip.Prefix, err error) {
+// exhausted returns the groups in which this node has no free address.
+func (f *fairlead) exhausted(ctx context.Context, groups []*group) (list []*group, err error) {
 	store, err := f.open(ctx, false)
 	if err != nil {
 		return nil, err
@@ -322,7 +331,7 @@ func (f *fairlead) exhausted(ctx context.Context, groups []*group) (list []netip
 			return nil, err
 		}
 		if store.Usable([]ipam.RangeSet{set}) != nil {
-			list = append(list, g.subnets[0].CIDR)
+			list = append(list, g)
 		}
 	}
 	return list, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"slices"
 	"time"
@@ -106,25 +107,44 @@ func (f *fairlead) status(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	need, err := f.exhausted(ctx, groups)
+	full, err := f.exhausted(ctx, groups)
 	if err != nil {
 		return err
 	}
-	byCluster := slices.ContainsFunc(groups, (*group).cluster)
-	if len(need) == 0 && !byCluster {
+	for _, g := range full {
+		if err := f.hasFreeBlock(ctx, g); err != nil {
+			return errors.Join(fmt.Errorf("this node's blocks of %s are full", g.subnets[0].CIDR), err)
+		}
+	}
+	if !slices.ContainsFunc(groups, (*group).cluster) {
 		return nil
 	}
-	var r local.StatusResult
-	if err := f.dir.Call(ctx, local.OpStatus, local.StatusArgs{Network: f.network, Subnets: need}, &r); err != nil {
-		return errors.Join(exhaustedError(need), err)
-	}
-	switch {
-	case r.Store != "":
-		return errors.Join(exhaustedError(need), errors.New(r.Store))
-	case !r.Free:
-		return errors.Join(exhaustedError(need), errors.New("and the cluster has no more blocks"))
+	if _, err := f.agentStatus(ctx); err != nil {
+		return err
 	}
 	return f.clusterCan(ctx, groups)
+}
+
+// hasFreeBlock returns an error if no subnet of a group has a free block.
+func (f *fairlead) hasFreeBlock(ctx context.Context, g *group) error {
+	for _, s := range g.subnets {
+		if free, err := f.agentStatus(ctx, s.CIDR); free || err != nil {
+			return err
+		}
+	}
+	return errors.New("and the cluster has no more blocks")
+}
+
+// agentStatus asks the agent whether it has its store, and whether each subnet has a free block.
+func (f *fairlead) agentStatus(ctx context.Context, subnets ...netip.Prefix) (free bool, err error) {
+	var r local.StatusResult
+	if err := f.dir.Call(ctx, local.OpStatus, local.StatusArgs{Network: f.network, Subnets: subnets}, &r); err != nil {
+		return false, err
+	}
+	if r.Store != "" {
+		return false, errors.New(r.Store)
+	}
+	return r.Free, nil
 }
 
 // clusterCan asks the agent whether an unknown container would get an address. It ignores pools of fixed addresses:
@@ -141,11 +161,4 @@ func (f *fairlead) clusterCan(ctx context.Context, groups []*group) error {
 func (f *fairlead) couldClaim(ctx context.Context, args local.ClaimArgs) error {
 	args.Network, args.Container, args.IfName = f.network, "status", mainIfName
 	return f.dir.Call(ctx, local.OpPreview, args, new(local.ClaimResult))
-}
-
-func exhaustedError[T fmt.Stringer](need []T) error {
-	if len(need) == 0 {
-		return nil
-	}
-	return fmt.Errorf("this node's blocks of %s are full", need[0])
 }

@@ -70,3 +70,17 @@ func TestStatusOfFullPool(t *testing.T) {
 	m.must(call{verb: "ADD", id: "last", conf: pool})
 	m.must(call{verb: "STATUS", conf: fixed})
 }
+
+// TestBlockOfSecondSubnet verifies that ADD and STATUS ask for a block of each subnet of a pool, while the first one is
+// being replaced and has no address to allocate.
+func TestBlockOfSecondSubnet(t *testing.T) {
+	t.Parallel()
+	m := newMember(t, "a")
+	m.start(storeOf(t, `{"subnets": [{"cidr": "10.246.0.0/26", "block": 28, "exclude": ["10.246.0.0/26"]}, {"cidr": "10.244.0.0/26", "block": 28}]}`))
+	for i := range 40 { // more than two blocks have
+		if got := ipsOf(t, m.must(call{verb: "ADD", id: fmt.Sprint("c", i), conf: fairleadOf("")})); len(got) != 1 || !strings.HasPrefix(got[0], "10.244.0.") {
+			t.Fatalf("container %d has %v", i, got)
+		}
+		m.must(call{verb: "STATUS", conf: fairleadOf("")})
+	}
+}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/fairlead/fairlead/cni"
@@ -59,19 +61,30 @@ func hostLocalAdd(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error) 
 }
 
 // allocate allocates addresses. An attachment whose namespace was deleted (a restart) gets its addresses again if the
-// ranges allow it.
+// ranges allow it, except where it requests others.
 func allocate(ctx context.Context, store *ipam.Store, o ipam.Owner, c *hostLocal) ([]ipam.IP, error) {
-	if !plugin.ReusesAddresses(ctx) || len(c.requested) > 0 {
+	if !plugin.ReusesAddresses(ctx) {
 		return store.Allocate(o, c.sets, c.requested)
 	}
 	held, err := store.Release(o) // the lock is held until the store is closed
 	if err != nil {
 		return nil, err
 	}
-	if ips, err := store.Allocate(o, c.sets, held); err == nil {
+	wanted := slices.Clone(c.requested)
+	for _, a := range held {
+		if !slices.ContainsFunc(c.requested, func(r netip.Addr) bool { return setOf(c.sets, r) == setOf(c.sets, a) }) {
+			wanted = append(wanted, a)
+		}
+	}
+	if ips, err := store.Allocate(o, c.sets, wanted); err == nil {
 		return ips, nil
 	}
-	return store.Allocate(o, c.sets, nil)
+	return store.Allocate(o, c.sets, c.requested)
+}
+
+// setOf returns the position of the range set with an address, or -1.
+func setOf(sets []ipam.RangeSet, a netip.Addr) int {
+	return slices.IndexFunc(sets, func(s ipam.RangeSet) bool { _, found := s.Find(a); return found })
 }
 
 func ownerOf(args *skel.CmdArgs) ipam.Owner {

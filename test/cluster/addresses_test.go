@@ -172,3 +172,23 @@ func TestRemovedNodeReleasesBlocks(t *testing.T) {
 		t.Errorf("its blocks were released after %s", elapsed)
 	}
 }
+
+// TestRestartWithRequestedAddress restarts a container that requests its address: its namespace ends without a DEL, and
+// the runtime adds the container again.
+func TestRestartWithRequestedAddress(t *testing.T) {
+	t.Parallel()
+	n := newCluster(t, 1, 1, `{"subnets": [{"cidr": "10.244.0.0/16"}]}`).Nodes[0]
+	ip := attach(t, n, "web", "pods")
+	_, err := n.Fairlead(t.Context(), "del", "pods", "web")
+	must(t, err)
+	env := []string{"CNI_ARGS=IP=" + ip.String()}
+	for range 2 {
+		got, err := n.AddWith(t.Context(), env, "web", "pods", "eth0")
+		if err != nil || got != ip {
+			t.Fatalf("got %v, %v, want %v", got, err, ip)
+		}
+		_, err = n.IP(t.Context(), "netns del web")
+		must(t, err)
+		must(t, n.Container(t.Context(), "web"))
+	}
+}
