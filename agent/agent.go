@@ -70,6 +70,7 @@ type Agent struct {
 	mtuUnwritten    bool                                 // the plugins' files lack the current MTU
 	lastReady       string                               // what logReady logged last
 	lastUnreachable string                               // what logUnreachable logged last
+	lastNetworks    string                               // what logNetworks logged last
 	lastInvalid     string                               // what logInvalid logged last
 	lease           atomic.Pointer[cluster.FlannelLease] // lease to publish for flannel's nodes
 }
@@ -252,6 +253,7 @@ func (a *Agent) loop(ctx context.Context) {
 			}
 			a.logReady()
 			a.logUnreachable()
+			a.logNetworks()
 		}
 	}
 }

@@ -62,6 +62,20 @@ func (a *Agent) logUnreachable() {
 	a.log.Warn("cannot reach nodes", "count", len(list), "why", now)
 }
 
+// logNetworks logs the isolated networks that do not work on this node when they change.
+func (a *Agent) logNetworks() {
+	now := summary(a.status.networkErrors(""))
+	if now == a.lastNetworks {
+		return
+	}
+	a.lastNetworks = now
+	if now == "" {
+		a.log.Info("all isolated networks of this node work")
+		return
+	}
+	a.log.Warn("isolated networks of this node do not work", "why", now)
+}
+
 // logReady logs changes of readiness and the reasons: the same ones that /readyz and "fairlead agent status" show.
 func (a *Agent) logReady() {
 	now := summary(a.status.reasons())

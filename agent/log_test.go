@@ -32,6 +32,7 @@ func TestLogReady(t *testing.T) {
 		for range 2 { // no change, so no line
 			a.logReady()
 			a.logUnreachable()
+			a.logNetworks()
 		}
 		out := log.String()
 		log.Reset()

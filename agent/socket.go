@@ -74,7 +74,7 @@ func (a *Agent) waitForNetwork(ctx context.Context, raw json.RawMessage) (any, e
 		}
 		select {
 		case <-ctx.Done():
-			err := a.status.NotReady()
+			err := errors.Join(append(a.status.networkErrors(args.Network), a.status.reasons()...)...)
 			if err == nil {
 				err = errors.New("it takes longer than the plugin waits")
 			}

@@ -25,6 +25,7 @@ type status struct {
 	storeErr     error // nil if the store answers
 	publishErr   error
 	reconcileErr error
+	networkErrs  []error // of isolated networks, which affect no other network
 	problems     []backend.Problem
 	invalid      []string // keys in the store that the agent ignores
 	reconciled   bool     // at least once
@@ -78,6 +79,9 @@ func (s *status) state() *State {
 	out.Invalid = s.invalid
 	if s.keyError != "" {
 		out.Failures = []string{"cannot use or rotate the WireGuard key: " + s.keyError}
+	}
+	for _, err := range s.networkErrs {
+		out.Failures = append(out.Failures, err.Error())
 	}
 	return out
 }
@@ -217,13 +221,41 @@ func (s *status) recordReconcile(w *desired.State, rep *reconcile.Report, began 
 	s.problems, s.reconciled, s.peers = w.Problems, true, len(w.By[cluster.DefaultNetwork])
 	s.namespaces = s.attachable(w, rep)
 	s.mu.Unlock()
-	if err := firstErrors(rep.Errors); err != nil {
-		return s.failed(err)
+	host, networks := splitErrors(rep.Errors)
+	s.mu.Lock()
+	s.networkErrs = networks
+	s.mu.Unlock()
+	if len(rep.Errors) > 0 {
+		return s.failed(firstErrors(host))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reconcileErr, s.pause = nil, 0
 	return 0
+}
+
+// splitErrors returns the errors of the host, and those of single isolated networks.
+func splitErrors(list []error) (host, networks []error) {
+	for _, err := range list {
+		if _, ofNetwork := errors.AsType[*networkError](err); ofNetwork {
+			networks = append(networks, err)
+		} else {
+			host = append(host, err)
+		}
+	}
+	return host, networks
+}
+
+// networkErrors returns the errors of isolated networks: of one, or of all for "".
+func (s *status) networkErrors(network string) (errs []error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, err := range s.networkErrs {
+		if e, is := errors.AsType[*networkError](err); network == "" || is && e.Network == network {
+			errs = append(errs, err)
+		}
+	}
+	return errs
 }
 
 // firstErrors joins the first errors of a list, and says how many more there are. Without a tunnel's link, each of its

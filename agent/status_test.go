@@ -36,8 +36,12 @@ func TestFailureOfOneNetwork(t *testing.T) {
 				here += name + " "
 			}
 		}
-		if here != want || (s.reconcileErr != nil) != (len(errs) > 0) {
+		host := slices.ContainsFunc(errs, func(err error) bool { return !strings.Contains(err.Error(), "red") })
+		if here != want || (s.reconcileErr != nil) != host {
 			t.Errorf("with %v there are %q, want %q; %v", errs, here, want, s.reconcileErr)
+		}
+		if named := strings.Contains(fmt.Sprint(s.state().Failures), "network red: file exists"); named != (len(errs) > 0) {
+			t.Errorf("with %v the state has %q", errs, s.state().Failures)
 		}
 	}
 	red := fmt.Errorf("reconcile: %w", &networkError{"red", errors.New("file exists")})

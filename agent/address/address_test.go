@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"os"
 	"path"
@@ -377,6 +378,61 @@ func TestBlockOfAnotherLength(t *testing.T) {
 	}
 	if p := m.Problems(); len(p) != 1 || !strings.Contains(p[0], "blocks of its subnet of network default have another length, but containers here hold 1 of its addresses") {
 		t.Errorf("the problems are %q", p)
+	}
+}
+
+// TestOwnBlockOfAnotherLength gives a node a block whose length is not that of the subnet any more, or that is larger than
+// the subnet. No node routes it, so the node takes another one and assigns no address of the old one.
+func TestOwnBlockOfAnotherLength(t *testing.T) {
+	t.Parallel()
+	for _, old := range []string{"10.244.0.0/28", "10.244.0.0/14", "10.244.0.0/16"} {
+		b := newBed(t, `{"subnets": [{"cidr": "10.244.0.0/16", "block": 26}]}`)
+		was := netip.MustParsePrefix(old)
+		storetest.Put(t, b.open(t), cluster.BlockKey("default", was), `{"node":"a","subnet":"10.244.0.0/24"}`)
+		m, _ := b.node("a")
+		var inFile []netip.Prefix
+		kerneltest.Until(t, func() bool {
+			n, err := m.Dir.Read("default")
+			inFile = nil
+			if err == nil {
+				inFile = n.Subnets[0].Blocks
+			}
+			return len(inFile) > 0 && ready(m)
+		})
+		if len(inFile) != 1 || inFile[0].Bits() != 26 || old == "10.244.0.0/28" && inFile[0].Overlaps(was) {
+			t.Errorf("with the old block %s, the node assigns addresses of %v", old, inFile)
+		}
+	}
+}
+
+// TestEndpointsOfRemovedNode verifies that what a removed node published about its containers is gone before another node
+// may use their addresses, both after the grace period and by an administrator's command.
+func TestEndpointsOfRemovedNode(t *testing.T) {
+	t.Parallel()
+	for _, command := range []bool{false, true} {
+		b := newBed(t, twoSubnets)
+		s := b.open(t)
+		storetest.Put(t, s, cluster.BlockKey("default", netip.MustParsePrefix("10.244.0.64/26")), `{"node":"gone","subnet":"10.244.0.0/16"}`)
+		endpoint, other := cluster.EndpointKey("gone", "c1", "eth0"), cluster.EndpointKey("gone2", "c1", "eth0")
+		storetest.Put(t, s, endpoint, `{"network":"default","ips":["10.244.0.70"]}`)
+		storetest.Put(t, s, other, `{"network":"default","ips":["10.244.1.70"]}`)
+		if command {
+			keys, err := ReleaseNode(storetest.Context(t), s, "gone")
+			if err != nil || len(keys) != 2 || keys[0] != endpoint {
+				t.Errorf("released %v, %v", keys, err)
+			}
+		} else {
+			m := NewManager(Options{Store: s, Node: "a", Log: slog.New(slog.DiscardHandler)})
+			entries, revision, err := s.List(storetest.Context(t), "")
+			must(t, err)
+			m.Reset(source.DecodeAll(entries), revision)
+			must(t, m.reclaimNode(storetest.Context(t), "gone"))
+		}
+		for key, want := range map[string]bool{endpoint: false, other: true, cluster.BlockKey("default", netip.MustParsePrefix("10.244.0.64/26")): false} {
+			if _, err := s.Get(storetest.Context(t), key); (err == nil) != want {
+				t.Errorf("%s: %v", key, err)
+			}
+		}
 	}
 }
 

@@ -97,7 +97,7 @@ func (m *Manager) checkRequested(c *claim, w local.Want, inside bool, r *round, 
 		return nil
 	case a.Fixed:
 		return fmt.Errorf("%s is fixed for %s: see \"fairlead ipam show\"", w.IP, a.Owner)
-	case a.Node == m.Node || m.state.snap.Nodes[a.Node] != nil:
+	case a.Node == m.Node || m.state.snap.Nodes[a.Node] != nil || m.state.snap.Problems[cluster.NodeKey(a.Node)] != nil:
 		return fmt.Errorf("%s belongs to %s on node %s", w.IP, a.Owner, a.Node)
 	}
 	return nil

@@ -95,7 +95,7 @@ func (m *Manager) forget(names []string) error {
 func (m *Manager) localNetwork(name string, n *cluster.Network) *local.Network {
 	out := &local.Network{Name: name, Node: m.Node, NAT: n.NAT}
 	for _, s := range n.Subnets {
-		out.Subnets = append(out.Subnets, m.localSubnet(name, s))
+		out.Subnets = append(out.Subnets, m.localSubnet(n, s))
 		out.Routes = append(out.Routes, s.CIDR)
 	}
 	for _, p := range n.Peers {
@@ -108,12 +108,14 @@ func (m *Manager) localNetwork(name string, n *cluster.Network) *local.Network {
 	return out
 }
 
-func (m *Manager) localSubnet(network string, s cluster.Subnet) local.Subnet {
+// localSubnet returns a subnet with this node's blocks of it. Blocks that all nodes ignore, for example after a change of
+// the subnet's block length, give no addresses: nobody routes them, and another node's block may overlap.
+func (m *Manager) localSubnet(n *cluster.Network, s cluster.Subnet) local.Subnet {
 	out := local.Subnet{Name: s.Name, CIDR: s.CIDR, Assign: s.Assign, Exclude: s.Exclude}
-	for _, b := range m.ownBlocks(network) {
+	for _, b := range m.ownBlocks(n.Name) {
 		switch {
-		case !s.CIDR.Contains(b.Addr()) || out.Cluster() || m.state.snap.Blocks[cluster.BlockKey(network, b)].Release:
-		case m.isFlannelBlock(network, b):
+		case !s.CIDR.Contains(b.Addr()) || n.CanBlock(b) != nil || out.Cluster() || m.state.snap.Blocks[cluster.BlockKey(n.Name, b)].Release:
+		case m.isFlannelBlock(n.Name, b):
 			out.Leased = append(out.Leased, b)
 		default:
 			out.Blocks = append(out.Blocks, b)

@@ -51,9 +51,9 @@ func TestOverlappingBlock(t *testing.T) {
 		m.Reset(source.DecodeAll([]store.Entry{
 			{Key: "networks/n", Value: fmt.Appendf(nil, `{"subnets": [{"cidr": "10.0.0.0/22", "block": %d}]}`, length), Revision: 1},
 			{Key: "blocks/n/10.0.1.64-26", Value: []byte(`{"node": "b", "subnet": "10.0.0.0/22"}`), Revision: 2},
-			{Key: "blocks/n/10.0.3.64-28", Value: []byte(`{"node": "b", "subnet": "10.0.0.0/22"}`), Revision: 3},
-			{Key: "blocks/n/10.0.0.0-8", Value: []byte(`{"node": "b", "subnet": "10.0.0.0/8"}`), Revision: 4},   // of no subnet
-			{Key: "blocks/x/10.0.2.0-26", Value: []byte(`{"node": "b", "subnet": "10.0.0.0/22"}`), Revision: 5}, // of another network
+			{Key: "blocks/n/10.0.3.64-28", Value: []byte(`{"node": "b", "subnet": "10.0.2.0/23"}`), Revision: 3}, // the subnet was smaller
+			{Key: "blocks/n/10.0.0.0-8", Value: []byte(`{"node": "b", "subnet": "10.0.0.0/8"}`), Revision: 4},    // of no subnet
+			{Key: "blocks/x/10.0.2.0-26", Value: []byte(`{"node": "b", "subnet": "10.0.0.0/22"}`), Revision: 5},  // of another network
 		}), 5)
 		free := 0
 		for s := m.state.snap.Networks["n"].Subnets[0]; ; free++ {

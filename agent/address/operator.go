@@ -155,10 +155,15 @@ func ReleaseNode(ctx context.Context, s store.Store, node string) (keys []string
 	}
 	m := NewManager(Options{Store: s})
 	m.Reset(source.DecodeAll(entries), revision)
-	ops, err := m.releaseOps(node)
+	ops, err := endpointOps(ctx, s, node)
 	if err != nil {
 		return nil, err
 	}
+	more, err := m.releaseOps(node)
+	if err != nil {
+		return nil, err
+	}
+	ops = append(ops, more...)
 	for part := range slices.Chunk(ops, store.MaxOps/2) {
 		if err := m.commit(ctx, append(slices.Clone(part), store.Op{Key: cluster.NodeKey(node), Verify: true})); err != nil {
 			return keys, fmt.Errorf("release what node %s had: %w", node, err)

@@ -89,7 +89,7 @@ func (m *Manager) wants() (list []want) {
 			continue
 		}
 		for _, s := range n.Subnets {
-			ls := m.localSubnet(name, s)
+			ls := m.localSubnet(n, s)
 			if ls.Cluster() || s.Name != "" && len(ls.Blocks) == 0 || !usable(s, s.CIDR) {
 				continue // nobody asked for it, or it is excluded completely
 			}

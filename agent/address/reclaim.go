@@ -84,12 +84,17 @@ func (m *Manager) reclaimNode(ctx context.Context, node string) error {
 			return err // the store did not answer
 		}
 	}
+	ops, err := endpointOps(ctx, m.Store, node)
+	if err != nil {
+		return err
+	}
 	m.mu.Lock()
-	ops, err := m.releaseOps(node)
+	more, err := m.releaseOps(node)
 	m.mu.Unlock()
 	if err != nil {
 		return err
 	}
+	ops = append(ops, more...)
 	for part := range slices.Chunk(ops, store.MaxOps/2) {
 		// If the node comes back now, the transaction fails and releases nothing.
 		err := m.commit(ctx, append(part, store.Op{Key: cluster.NodeKey(node), Verify: true}))
@@ -102,6 +107,18 @@ func (m *Manager) reclaimNode(ctx context.Context, node string) error {
 		m.Log.Info("released the blocks and addresses of a removed node", "node", node, "keys", len(part))
 	}
 	return nil
+}
+
+// endpointOps returns the changes that delete what a removed node published about its containers. Commit them before the
+// addresses are released: otherwise, network policy takes the next owner of an address for the former one.
+func endpointOps(ctx context.Context, s store.Store, node string) (ops []store.Op, err error) {
+	list, _, err := s.List(ctx, cluster.EndpointsPrefix+node+"/")
+	for _, e := range list {
+		if store.ValidKey(e.Key) {
+			ops = append(ops, store.Op{Key: e.Key, Expect: e.Revision})
+		}
+	}
+	return ops, err
 }
 
 // releaseOps returns the changes that release everything that a node has.

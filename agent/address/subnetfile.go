@@ -72,7 +72,7 @@ func (m *Manager) flannelCandidates(n *cluster.Network, six bool) (out []netip.P
 			continue
 		}
 		for _, s := range n.Subnets {
-			if s.UsedByDefault() && s.CIDR.Contains(b.Addr()) {
+			if s.UsedByDefault() && s.CIDR.Contains(b.Addr()) && n.CanBlock(b) == nil {
 				out = append(out, b)
 			}
 		}
@@ -162,11 +162,11 @@ func (m *Manager) isFree(network string, s cluster.Subnet, b netip.Prefix) bool 
 	return m.state.revision(cluster.BlockKey(network, b)) == 0 && usable(s, b) && !m.hasHost(network, b) && !m.overlaps(network, s, b)
 }
 
-// overlaps reports whether a block that a node claimed of the subnet overlaps. It has another length: that of the
-// subnet's blocks was changed.
+// overlaps reports whether a block that a node claimed overlaps. It has another length: the subnet, or the length of its
+// blocks, was changed. A block that is not smaller than the subnet hinders nobody: no agent claimed it.
 func (m *Manager) overlaps(network string, s cluster.Subnet, b netip.Prefix) bool {
 	for _, x := range m.state.snap.Blocks {
-		if x.Network == network && x.Subnet == s.CIDR && x.CIDR.Overlaps(b) {
+		if x.Network == network && x.CIDR.Bits() > s.CIDR.Bits() && x.CIDR.Overlaps(b) {
 			return true
 		}
 	}

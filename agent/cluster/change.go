@@ -36,7 +36,7 @@ func (s *Snapshot) CheckChange(old, n *Network) error {
 		if b.Network != n.Name {
 			continue
 		}
-		was, is := old.assignOf(b.Subnet), n.assignOf(b.Subnet)
+		was, is := old.assignOf(b.CIDR), n.assignOf(b.CIDR)
 		if was != "" && is != "" && was != is {
 			return fmt.Errorf("network %s: node %s has the block %s of subnet %s, whose assign cannot change to %q: keep %q, and add another subnet",
 				n.Name, b.Node, b.CIDR, b.Subnet, is, was)
@@ -44,8 +44,7 @@ func (s *Snapshot) CheckChange(old, n *Network) error {
 		if b.OfNode {
 			continue
 		}
-		i := slices.IndexFunc(n.Subnets, func(x Subnet) bool { return x.CIDR == b.Subnet && x.BlockBits() == b.CIDR.Bits() })
-		if i < 0 {
+		if n.CanBlock(b.CIDR) != nil {
 			return fmt.Errorf("network %s: node %s has the block %s of subnet %s, which the new configuration lacks: keep the subnet with all of it excluded (exclude: [%s]), delete the containers on it, and then type: fairlead ipam release %s",
 				n.Name, b.Node, b.CIDR, b.Subnet, b.Subnet, OnCommandLine(b.CIDR.String(), n.Name))
 		}
@@ -63,10 +62,10 @@ func (s *Snapshot) CheckChange(old, n *Network) error {
 	return nil
 }
 
-// assignOf returns how the addresses of a subnet are assigned, or "" if the network does not have the subnet.
-func (n *Network) assignOf(subnet netip.Prefix) string {
+// assignOf returns how the addresses of a block are assigned, or "" if the block is in no subnet of the network.
+func (n *Network) assignOf(block netip.Prefix) string {
 	for _, s := range n.Subnets {
-		if s.CIDR == subnet {
+		if s.CIDR.Contains(block.Addr()) && s.CIDR.Bits() <= block.Bits() {
 			return cmp.Or(s.Assign, AssignBlock)
 		}
 	}

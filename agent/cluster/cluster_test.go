@@ -445,6 +445,9 @@ func TestCheckChange(t *testing.T) {
 		`{"cidr": "10.0.0.0/16", "assign": "cluster"}, {"cidr": "10.1.0.0/16"}`:                                 `10.0.1.0/24 of subnet 10.0.0.0/16, whose assign cannot change to "cluster"`,
 		`{"cidr": "10.0.0.0/16", "assign": "podCIDR"}, {"cidr": "10.1.0.0/16", "assign": "cluster"}`:            `10.1.0.0/26 of subnet 10.1.0.0/16, whose assign cannot change to "cluster"`,
 		`{"cidr": "10.0.0.0/16", "assign": "podCIDR"}, {"cidr": "10.1.0.0/16", "assign": "podCIDR"}`:            `10.1.0.0/26 of subnet 10.1.0.0/16, whose assign cannot change to "podCIDR"`,
+		`{"cidr": "10.0.0.0/15", "assign": "podCIDR"}`:                                                          `10.1.0.0/26 of subnet 10.1.0.0/16, whose assign cannot change to "podCIDR"`,
+		`{"cidr": "10.0.0.0/16", "assign": "podCIDR"}, {"cidr": "10.1.0.0/17"}, {"cidr": "10.3.0.0/16"}`:        "",
+		`{"cidr": "10.0.0.0/16", "assign": "podCIDR"}, {"cidr": "10.1.128.0/17"}`:                               lacks,
 		`{"cidr": "10.0.0.0/16", "assign": "podCIDR"}, {"cidr": "10.1.0.0/16", "block": 24}`:                    lacks,
 		`{"cidr": "10.0.0.0/16", "assign": "podCIDR"}`:                                                          lacks,
 	} {

@@ -100,7 +100,9 @@ func (s *Snapshot) derive(nodes ...string) {
 		n, network := s.Nodes[node], s.Networks[DefaultNetwork]
 		if n != nil && network != nil {
 			for _, p := range n.PodCIDRs {
-				i := slices.IndexFunc(network.Subnets, func(x Subnet) bool { return x.Assign == AssignPodCIDR && x.CIDR.Contains(p.Addr()) })
+				i := slices.IndexFunc(network.Subnets, func(x Subnet) bool {
+					return x.Assign == AssignPodCIDR && x.CIDR.Contains(p.Addr()) && x.CIDR.Bits() <= p.Bits()
+				})
 				if i >= 0 {
 					s.give(&Block{Network: DefaultNetwork, CIDR: p, Node: node, Subnet: network.Subnets[i].CIDR, OfNode: true})
 				}

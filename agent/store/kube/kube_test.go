@@ -570,6 +570,11 @@ func testSchema(t *testing.T, server *kubetest.Server) {
 	}
 	for _, step := range []struct{ subnets, err string }{
 		{`{"cidr": "10.0.0.0/16"}, {"cidr": "fd00::/64"}`, "block and assign of a subnet cannot be changed"},
+		{`{"cidr": "10.0.0.0/15"}, {"cidr": "fd00::/64"}`, "block and assign of a subnet cannot be changed"},
+		{`{"cidr": "10.0.0.0/24"}, {"cidr": "fd00::/64"}`, "block and assign of a subnet cannot be changed"},
+		{`{"cidr": "10.0.0.0/16", "block": 28}, {"cidr": "fd00::/56", "assign": "cluster"}`, "block and assign of a subnet cannot be changed"},
+		{`{"cidr": "10.0.0.0/15", "block": 28}, {"cidr": "fd00::/56"}`, ""},
+		{`{"cidr": "10.0.0.0/16", "block": 28}, {"cidr": "fd00::/64"}`, ""},
 		{`{"cidr": "10.0.0.0/16", "block": 24}, {"cidr": "fd00::/64"}`, "block and assign of a subnet cannot be changed"},
 		{`{"cidr": "10.0.0.0/16", "block": 28, "assign": "cluster"}, {"cidr": "fd00::/64"}`, "block and assign of a subnet cannot be changed"},
 		{`{"cidr": "10.0.0.0/16", "block": 28}, {"cidr": "fd00::/64", "block": 120}`, "block and assign of a subnet cannot be changed"},
@@ -628,7 +633,7 @@ func testMissing(t *testing.T, server *kubetest.Server) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	if _, err := s.Hold(t.Context(), "alive/missing", nil, time.Second); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "kubectl apply") {
+	if _, err := s.Hold(t.Context(), "alive/missing", nil, time.Second); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "fairlead kubernetes install") {
 		t.Errorf("a namespace that does not exist: %v", err)
 	}
 }
