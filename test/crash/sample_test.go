@@ -25,15 +25,15 @@ func seed(t *testing.T) uint64 {
 }
 
 // sampleSize returns about how many points of each scene the sample has: fewer in the short lane of an emulated
-// kernel. FAIRLEAD_SAMPLE overrides it.
+// kernel. FAIRLEAD_SAMPLE overrides it. `make crash` plays all points.
 func sampleSize() int {
 	if n, err := strconv.Atoi(os.Getenv("FAIRLEAD_SAMPLE")); err == nil && n > 0 {
 		return n
 	}
 	if testing.Short() {
-		return 2
+		return 1
 	}
-	return 3
+	return 2
 }
 
 // TestSampledPoints plays some points of every scene: every k-th one, starting at an offset chosen by the seed.
