@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -156,32 +157,55 @@ func (e *Engine) send(o Object, s Side, r netlink.Request, then func(netlink.Res
 	return nil
 }
 
-// flush sends the queue in one write. It records created objects for Undo and returns the first error.
+// requestsPerWrite limits one write of the queue: its acknowledgements must fit the default receive buffer, which holds
+// more than 200.
+const requestsPerWrite = 128
+
+// flush sends the queue. It records created objects for Undo and returns the first error.
 func (e *Engine) flush() error {
-	batch := e.queue
+	rest := e.queue
 	e.queue = nil
-	if len(batch) == 0 {
+	if len(rest) == 0 {
 		return nil
 	}
-	c, err := e.route(batch[0].side)
+	c, err := e.route(rest[0].side)
 	if err != nil {
-		return about(batch[0].object, err)
+		return about(rest[0].object, err)
 	}
+	var first error
+	for len(rest) > 0 {
+		n := oneWrite(rest)
+		resp, err := c.Do(requestsOf(rest[:n]))
+		if err != nil {
+			e.noteUnanswered(rest, err)
+			return cmp.Or(first, err)
+		}
+		first = cmp.Or(first, answer(rest[:n], resp))
+		rest = rest[n:]
+	}
+	return first
+}
+
+// oneWrite returns how many requests the next write sends. It ends between two objects, so that no kill comes between
+// the creation of a link and its owner tag.
+func oneWrite(queue []queued) int {
+	n := min(requestsPerWrite, len(queue))
+	for n < len(queue) && queue[n].object == queue[n-1].object {
+		n++
+	}
+	return n
+}
+
+func requestsOf(batch []queued) []netlink.Request {
 	reqs := make([]netlink.Request, len(batch))
 	for i, q := range batch {
 		reqs[i] = q.req
 	}
-	resp, err := c.Do(reqs)
-	if err != nil {
-		for _, q := range batch { // the kernel may have created them, but its reply is lost
-			if len(q.object.links()) > 0 {
-				e.noteCreated(q.object)
-			}
-		}
-		e.replyLost(err)
-		return err
-	}
-	var first error
+	return reqs
+}
+
+// answer hands the responses of one write to its requests and returns the first error.
+func answer(batch []queued, resp []netlink.Response) (first error) {
 	for i, q := range batch {
 		err := resp[i].Err
 		if q.then != nil {
@@ -192,6 +216,16 @@ func (e *Engine) flush() error {
 		}
 	}
 	return first
+}
+
+// noteUnanswered records the links of requests for Undo: the kernel may have created them, but its reply is lost.
+func (e *Engine) noteUnanswered(batch []queued, err error) {
+	for _, q := range batch {
+		if len(q.object.links()) > 0 {
+			e.noteCreated(q.object)
+		}
+	}
+	e.replyLost(err)
 }
 
 // Request sends one request at once and returns the response.

@@ -63,6 +63,24 @@ func (c *Conn) raiseSendLimit(size int) {
 	}
 }
 
+const (
+	defaultReceiveLimit = 128     // acknowledgements that certainly fit the default buffer (net.core.rmem_default, 208 KiB)
+	bytesPerAck         = 2 << 10 // more than the kernel counts for one, which is about 800 bytes
+	largeReceiveBuffer  = 4 << 20 // bytes; the kernel doubles it
+)
+
+// raiseReceiveLimit makes the receive buffer large enough for the acknowledgements of one write, which arrive all at
+// once. It never makes a buffer smaller that a caller has enlarged to largeReceiveBuffer.
+func (c *Conn) raiseReceiveLimit(requests int) {
+	if requests <= max(c.receiveLimit, defaultReceiveLimit) {
+		return
+	}
+	size := max(requests*bytesPerAck, largeReceiveBuffer)
+	if unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, size) == nil { // otherwise read may report ENOBUFS
+		c.receiveLimit = size / bytesPerAck
+	}
+}
+
 // UnansweredError reports that the reply to a transaction was lost, so the transaction may have taken effect.
 type UnansweredError struct{ error }
 

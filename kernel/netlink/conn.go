@@ -18,7 +18,8 @@ type Conn struct {
 	seq uint32
 	rx  []byte
 
-	sendLimit int // bytes of one write, if raised
+	sendLimit    int // bytes of one write, if raised
+	receiveLimit int // requests of one write whose acknowledgements fit, if raised
 }
 
 // Request is one message. The connection adds the sequence number. With the flags NLM_F_ACK or NLM_F_DUMP, several
@@ -85,7 +86,7 @@ func Dial(family int, rx []byte) (*Conn, error) {
 	_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_GET_STRICT_CHK, 1)
 	if family == unix.NETLINK_NETFILTER {
 		// The acknowledgements of a transaction arrive all at once.
-		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20)
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, largeReceiveBuffer)
 	}
 	_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 30})
 	// A connected socket receives from the kernel only. A process in the namespace could otherwise fill its buffer.
@@ -128,6 +129,8 @@ func (c *Conn) Do(reqs []Request) ([]Response, error) {
 		c.seq++
 		appendMessage(&out, r.Type, r.Flags|unix.NLM_F_REQUEST, c.seq, r.Body)
 	}
+	c.raiseSendLimit(len(out))
+	c.raiseReceiveLimit(len(reqs))
 	if err := c.send(out); err != nil {
 		return nil, err
 	}
