@@ -38,38 +38,65 @@ func TestAttributes(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			kerneltest.Host(t)
-			sw := ovstest.New(t)
-			kerneltest.Run(t, "ip", "addr", "add", "192.0.2.1/24", "dev", "lo")
-			e := testEngine(t)
-			list := switchObjects("unix:" + sw.Socket())
-			if err := e.Apply(list); err != nil {
-				t.Fatal(err)
-			}
-			if d, err := e.Compare(list); err != nil || len(d) > 0 {
-				t.Fatalf("after creating it: %v %v", d, err)
-			}
-			sw.Ctl(strings.Fields(c.change)...)
-			d, err := e.Compare(list)
-			want := strings.Split(c.want, "|")
-			if err != nil || len(d) != len(want) {
-				t.Fatalf("%v %v\nwant %d differences", err, d, len(want))
-			}
-			for i, w := range want {
-				if !strings.Contains(d[i].String(), w) {
-					t.Errorf("%s\nwant %s", d[i], w)
-				}
-			}
-			done, err := e.Repair(list)
-			for _, r := range done {
-				if r.Err != nil {
-					t.Errorf("repair of %s: %v", r, r.Err)
-				}
-			}
-			if d, err2 := e.Compare(list); err != nil || err2 != nil || len(d) > 0 {
-				t.Errorf("after a repair: %v, %v, %v", err, err2, d)
-			}
+			changeAndRepair(t, switchObjects, c.change, c.want)
 		})
+	}
+}
+
+// TestAttributesOfPlainTunnel sets the attributes that a tunnel without a local address and a port does not have.
+func TestAttributesOfPlainTunnel(t *testing.T) {
+	t.Parallel()
+	objects := func(db string) kernel.Objects {
+		list := switchObjects(db)
+		tunnel := list[1].(*kernel.OVSTunnel)
+		tunnel.Local, tunnel.Port = "", 0
+		return list
+	}
+	for change, want := range map[string]string{
+		"set interface vx42 options:local_ip=192.0.2.1": `options:local_ip is "192.0.2.1", want none`,
+		"set interface vx42 options:dst_port=4791":      `options:dst_port is "4791", want none`,
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			changeAndRepair(t, objects, change, want)
+		})
+	}
+}
+
+// changeAndRepair creates objects in a real database and changes one. Compare must report what is wanted, and Repair
+// must restore it.
+func changeAndRepair(t *testing.T, objects func(db string) kernel.Objects, change, want string) {
+	t.Helper()
+	kerneltest.Host(t)
+	sw := ovstest.New(t)
+	kerneltest.Run(t, "ip", "addr", "add", "192.0.2.1/24", "dev", "lo")
+	e := testEngine(t)
+	list := objects("unix:" + sw.Socket())
+	if err := e.Apply(list); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := e.Compare(list); err != nil || len(d) > 0 {
+		t.Fatalf("after creating it: %v %v", d, err)
+	}
+	sw.Ctl(strings.Fields(change)...)
+	d, err := e.Compare(list)
+	differences := strings.Split(want, "|")
+	if err != nil || len(d) != len(differences) {
+		t.Fatalf("%v %v\nwant %d differences", err, d, len(differences))
+	}
+	for i, w := range differences {
+		if !strings.Contains(d[i].String(), w) {
+			t.Errorf("%s\nwant %s", d[i], w)
+		}
+	}
+	done, err := e.Repair(list)
+	for _, r := range done {
+		if r.Err != nil {
+			t.Errorf("repair of %s: %v", r, r.Err)
+		}
+	}
+	if d, err2 := e.Compare(list); err != nil || err2 != nil || len(d) > 0 {
+		t.Errorf("after a repair: %v, %v, %v", err, err2, d)
 	}
 }
 

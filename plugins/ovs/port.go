@@ -130,6 +130,7 @@ func (d *db) diffRows(bridge, name string, want rows) ([]string, error) {
 		return nil, err
 	}
 	out := append(port.differs(want.port), iface.differs(want.iface)...)
+	out = append(out, mapExceeds("options", iface.strings("options"), want.absent)...)
 	on, err := d.find("Bridge", includes("ports", ovsSet(port.uuid())), "name")
 	if err == nil && (len(on) != 1 || on[0].text("name") != bridge) {
 		out = append(out, "is on another bridge")

@@ -64,7 +64,17 @@ func mapDiffers(column string, have, want map[string]string) (d []string) {
 	return d
 }
 
-// words formats a value as ovs-vsctl does.
+// mapExceeds returns the keys that a map must not have, unless their value is the default.
+func mapExceeds(column string, have, defaults map[string]string) (d []string) {
+	for _, key := range slices.Sorted(maps.Keys(defaults)) {
+		if have[key] != "" && have[key] != defaults[key] {
+			d = append(d, fmt.Sprintf("%s:%s is %q, want none", column, key, have[key]))
+		}
+	}
+	return d
+}
+
+// format formats a value as ovs-vsctl does.
 func format(v any) string {
 	set, ok := v.(ovsdb.OvsSet)
 	if !ok {

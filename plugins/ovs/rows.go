@@ -17,7 +17,10 @@ const (
 )
 
 // rows are a bridge port and its interface, without names and references.
-type rows struct{ port, iface ovsdb.Row }
+type rows struct {
+	port, iface ovsdb.Row
+	absent      map[string]string // options that the interface must not have, except with this value, the default
+}
 
 func portRows(p *kernel.OVSPort) rows {
 	owner := map[string]string{idNetwork: p.Owner.Network, idContainer: p.Owner.ContainerID, idInterface: p.Owner.IfName}
@@ -31,21 +34,26 @@ func portRows(p *kernel.OVSPort) rows {
 	if p.OFPort > 0 {
 		iface["ofport_request"] = p.OFPort
 	}
-	return rows{port, iface}
+	return rows{port: port, iface: iface}
 }
 
 func tunnelRows(t *kernel.OVSTunnel) rows {
 	options := map[string]string{"key": strconv.Itoa(t.VNI), "remote_ip": t.Remote}
+	absent := map[string]string{}
 	if t.Local != "" {
 		options["local_ip"] = t.Local
+	} else {
+		absent["local_ip"] = ""
 	}
-	if t.Port > 0 {
+	if t.Port > 0 && t.Port != defaultPort {
 		options["dst_port"] = strconv.Itoa(t.Port)
+	} else {
+		absent["dst_port"] = strconv.Itoa(defaultPort)
 	}
 	port := vlanRow(t.VLAN)
 	port["protected"] = t.Protected
 	port["external_ids"] = ovsMap(map[string]string{idNetwork: t.Network})
-	return rows{port, ovsdb.Row{"type": "vxlan", "options": ovsMap(options)}}
+	return rows{port, ovsdb.Row{"type": "vxlan", "options": ovsMap(options)}, absent}
 }
 
 // vlanRow sets every column, so that a comparison also finds columns that should be empty.

@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	maxVNI = 1<<24 - 1
-	flow   = "flow" // options:remote_ip: flows choose the destination
+	maxVNI      = 1<<24 - 1
+	defaultPort = 4789   // UDP, RFC 7348
+	flow        = "flow" // options:remote_ip: flows choose the destination
 )
 
 func (c *ovs) validateVXLAN() error {
