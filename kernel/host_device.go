@@ -111,7 +111,39 @@ func (m *HostDevice) remove(e *Engine) error {
 		}
 		return m.returnHome(e, side, l)
 	}
+	l, err := m.withoutTag(e)
+	if err != nil {
+		return err
+	}
+	if l != nil {
+		return m.returnHome(e, Container, l)
+	}
 	return m.bringUpAgain(e)
+}
+
+// withoutTag returns the device if somebody changed its alias in the container, or nil. The container's link with its
+// name is the device if it is hardware. Another link may also be one that replaced it, so that is an error.
+func (m *HostDevice) withoutTag(e *Engine) (*LinkInfo, error) {
+	if e.ns[Container] == nil {
+		return nil, nil
+	}
+	if _, err := e.Link(Host, m.Device); !errors.Is(err, os.ErrNotExist) {
+		return nil, err // the device is on the host
+	}
+	l, err := e.Link(Container, m.Name)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case l.Group == LinkGroup || strings.HasPrefix(l.Alias, TagPrefix):
+		return nil, nil // another attachment's link
+	case l.Kind != "":
+		return nil, fmt.Errorf("interface %s in the container has the alias %q, so it is not certain that it is the host's device %s: "+
+			"if it is, run \"ip link set %s alias '%s'\" in the container, otherwise rename it; then run DEL again",
+			l.Name, l.Alias, m.Device, l.Name, m.OwnerTag)
+	}
+	return l, nil
 }
 
 // bringUpAgain brings a device up that was taken down for a move that failed.

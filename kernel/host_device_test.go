@@ -29,3 +29,15 @@ func TestDeviceThatCannotMove(t *testing.T) {
 		t.Errorf("routes:\n%s", routes)
 	}
 }
+
+// TestHardwareWithoutTag removes a device whose alias somebody changed in the container. It is found by its name. The
+// loopback device stands in for hardware: it has no link type, and the kernel refuses to move it.
+func TestHardwareWithoutTag(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	e := open(t, kerneltest.Netns(t), kernel.Options{})
+	err := e.Remove(kernel.Objects{&kernel.HostDevice{Device: "dev0", Name: "lo", OwnerTag: "fairlead h a lo was dev0"}})
+	if err == nil || !strings.Contains(err.Error(), "return lo to the host as dev0") {
+		t.Errorf("%v, want an attempt to return the device", err)
+	}
+}
