@@ -45,10 +45,12 @@ func (c *hostDevice) Validate(*plugin.Attachment) error {
 		}
 		c.HWAddr = hw
 	}
-	if c.PCIBusID == ".." || strings.Contains(c.PCIBusID, "/") {
+	const pattern = `*?[\` // Facts.Glob would find another device
+	if c.PCIBusID == ".." || strings.ContainsAny(c.PCIBusID, "/"+pattern) {
 		return cni.Invalid(c.Raw, c.pciKey, "want a device's address on its bus, like 0000:00:1f.6")
 	}
-	if c.KernelPath != "" && !strings.HasPrefix(filepath.Clean(c.KernelPath), c.sysPath("devices")+"/") {
+	below := strings.HasPrefix(filepath.Clean(c.KernelPath), c.sysPath("devices")+"/")
+	if c.KernelPath != "" && (!below || strings.ContainsAny(c.KernelPath, pattern)) {
 		return cni.Invalid(c.Raw, "kernelpath", "want a device's folder below /sys/devices/")
 	}
 	if c.Device == "" && c.HWAddr == "" && c.KernelPath == "" && c.PCIBusID == "" {

@@ -51,6 +51,8 @@ func TestHostDeviceBySysfs(t *testing.T) {
 		{`"pciBusID": "0000:ff:ff.f"`, "error", `pciBusID = "0000:ff:ff.f": no such device`},
 		{`"kernelpath": "/sys/../etc"`, "error", `kernelpath = "/sys/../etc": want a device's folder below`},
 		{`"kernelpath": "relative"`, "error", `kernelpath = "relative": want a device's folder below`},
+		{`"kernelpath": "` + sys + `/devices/pci0000:00/*"`, "error", `: want a device's folder below`},
+		{`"pciBusID": "*"`, "error", `pciBusID = "*": want a device's address on its bus`},
 		{`"pciBusID": "../x"`, "error", `pciBusID = "../x": want a device's address on its bus`},
 		{`"runtimeConfig": {"deviceID": "a/b"}`, "error", `runtimeConfig.deviceID = "a/b": want a device's address`},
 		{`"hwaddr": "02:00"`, "error", `"02:00" is not a hardware address`},
