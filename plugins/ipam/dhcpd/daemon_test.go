@@ -151,7 +151,7 @@ func TestRenewal(t *testing.T) {
 	n.Join(netns, "eth0")
 	d := start(t, Options{Timeout: time.Second})
 	defer d.Close()
-	r := request("one", netns, "")
+	r := request("one", netns, `"routes": [{"dst": "10.7.0.0/16", "gw": "10.0.0.9"}]`)
 	ip := get(t, d, r).IPs[0].Address.String()
 	time.Sleep(14 * time.Second) // longer than the lease
 	if err := d.check(r); err != nil {
@@ -174,9 +174,11 @@ func TestRenewal(t *testing.T) {
 	server.Thaw()
 	// Wait for the lease to be acquired again.
 	kerneltest.Until(t, func() bool { return d.check(r) == nil })
-	// Wait for address and route to be put back.
+	// Wait for the address, its route and the configuration's own route to be put back.
 	kerneltest.Until(t, func() bool {
-		return strings.Contains(kerneltest.In(t, netns, "ip", "addr"), ip) && strings.Contains(kerneltest.In(t, netns, "ip", "route"), "default via 10.0.0.1")
+		routes := kerneltest.In(t, netns, "ip", "route")
+		return strings.Contains(kerneltest.In(t, netns, "ip", "addr"), ip) && strings.Contains(routes, "default via 10.0.0.1") &&
+			strings.Contains(routes, "10.7.0.0/16 via 10.0.0.9")
 	})
 	if err := d.status(r); err != nil {
 		t.Errorf("status: %v", err)

@@ -46,6 +46,7 @@ type lease struct {
 	protocols []protocol
 	applied   map[protocol]netConfig // current state of the interface, if this daemon changed it
 	result    *cni.Result
+	own       []cni.Route // the configuration's own routes in result, which no protocol holds
 }
 
 func (d *Daemon) newLease(s saved) (*lease, error) {
@@ -139,8 +140,9 @@ func (l *lease) complete() error {
 			l.d.log("%s: skipped the route to %s: its gateway %s is in no subnet of this lease, %v", l, rt.Dst, rt.GW, l.subnets())
 			continue
 		}
-		l.result.Routes = append(l.result.Routes, rt)
+		l.own = append(l.own, rt)
 	}
+	l.result.Routes = append(l.result.Routes, l.own...)
 	return nil
 }
 

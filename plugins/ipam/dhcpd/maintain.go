@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"io/fs"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/plugin"
 )
 
 // maintain starts one goroutine per protocol, which renews the lease, and one that stores it.
@@ -150,7 +153,7 @@ func (l *lease) updateInterface(p protocol, link *link) error {
 	if changed := !gone.empty() || !back.empty(); changed && len(held.IPs)+len(held.Routes) > 0 {
 		err = link.engine(func(e *kernel.Engine) error {
 			err := e.Remove(gone.objects(link.name, l.result))
-			for _, o := range back.objects(link.name, l.result) {
+			for _, o := range append(back.objects(link.name, l.result), l.ownRoutes(link.name, back)...) {
 				err = errors.Join(err, ignore(e.Apply(kernel.Objects{o}), errExist))
 			}
 			return err
@@ -162,6 +165,24 @@ func (l *lease) updateInterface(p protocol, link *link) error {
 		l.mu.Unlock()
 	}
 	return err
+}
+
+// ownRoutes returns the configuration's own routes that depend on addresses that came back. The kernel deletes every
+// IPv4 route of a link with its last address.
+func (l *lease) ownRoutes(link string, back netConfig) kernel.Objects {
+	assigned := &cni.Result{}
+	for _, ip := range l.result.IPs {
+		if slices.Contains(back.addresses(), ip.Address.Addr()) {
+			assigned.IPs = append(assigned.IPs, ip)
+		}
+	}
+	v4, v6 := plugin.Families(assigned)
+	for _, rt := range l.own {
+		if is4 := rt.Dst.Addr().Is4(); (is4 && v4 || !is4 && v6) && (!rt.GW.IsValid() || reachable(assigned, rt.GW)) {
+			assigned.Routes = append(assigned.Routes, rt)
+		}
+	}
+	return plugin.Routes(link, assigned)
 }
 
 // missing describes the parts of the lease that are not valid now. It returns "" if all are.
