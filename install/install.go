@@ -277,14 +277,17 @@ func (p *Place) back(e *entry, dry bool) (Done, error) {
 		return Done{}, err
 	}
 	done := Done{Path: path}
-	kept := p.state("kept/" + e.Kept)
-	if _, err := os.Lstat(kept); e.Kept == "" || err != nil {
-		kept = ""
+	kept, lost, err := p.kept(e)
+	if err != nil {
+		return Done{}, err
 	}
 	switch {
 	case !there.none && !e.made(there):
 		done.Action, done.Kept = Left, kept
 		return done, nil
+	case lost && !there.none:
+		return Done{}, fmt.Errorf("the file that it replaced is no longer in %s: reinstall the package that it came from, or delete %s; then uninstall again",
+			p.state("kept"), path)
 	case kept != "":
 		done.Action = Restored
 		if !dry {
@@ -297,4 +300,18 @@ func (p *Place) back(e *entry, dry bool) (Done, error) {
 		}
 	}
 	return done, err
+}
+
+// kept returns the path of the file that an entry replaced, or "". lost reports that it replaced one that is not kept any
+// more.
+func (p *Place) kept(e *entry) (path string, lost bool, err error) {
+	if e.Kept == "" {
+		return "", false, nil
+	}
+	path = p.state("kept/" + e.Kept)
+	_, err = os.Lstat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", true, nil
+	}
+	return path, false, err
 }

@@ -136,6 +136,27 @@ func TestInstallAndUninstall(t *testing.T) {
 	}
 }
 
+// TestUninstallWithoutReplacedFile checks that a replaced file that is lost is reported, and that our file stays until
+// the file is reinstalled.
+func TestUninstallWithoutReplacedFile(t *testing.T) {
+	t.Parallel()
+	dir := before(t)
+	_, err := open(t, dir).Install(files(dir, "1"), false)
+	must(t, err)
+	must(t, os.Remove(filepath.Join(dir, stateDir, "kept/bridge")))
+	if _, err := open(t, dir).Uninstall(false); err == nil || !strings.Contains(err.Error(), "reinstall the package") {
+		t.Errorf("%v, want an error about the lost file", err)
+	}
+	if to, err := os.Readlink(filepath.Join(dir, "bridge")); to != "all" {
+		t.Errorf("our link is gone: %q, %v", to, err)
+	}
+	must(t, os.Remove(filepath.Join(dir, "bridge")))
+	must(t, os.WriteFile(filepath.Join(dir, "bridge"), []byte("their bridge"), 0o750))
+	if done, err := open(t, dir).Uninstall(false); err != nil || !slices.Equal(actions(done), []string{Left, Removed}) {
+		t.Errorf("after the reinstallation: %v, %v", actions(done), err)
+	}
+}
+
 // TestUninstallExcept keeps a program and a link that are in use, and removes them later.
 func TestUninstallExcept(t *testing.T) {
 	t.Parallel()
