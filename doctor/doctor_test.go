@@ -127,6 +127,20 @@ func TestFacts(t *testing.T) {
 	}
 }
 
+// TestNameserverWithZone checks that the container's link-local route leads to a link-local name server.
+func TestNameserverWithZone(t *testing.T) {
+	t.Parallel()
+	f, a := healthy()
+	a.Nameservers = []netip.Addr{netip.MustParseAddr("fe80::1%eth0")}
+	if out := Examine(f); len(out) != 1 || out[0].Name != "dns-unreachable" {
+		t.Errorf("without the route: %+v", out)
+	}
+	a.Inside.Routes = append(a.Inside.Routes, kernel.RouteInfo{Dst: netip.MustParsePrefix("fe80::/64"), Index: 2, Type: unicastType})
+	if out := Examine(f); len(out) > 0 {
+		t.Errorf("with the route: %+v", out)
+	}
+}
+
 // TestMerge: losses that follow from each other are one finding.
 func TestMerge(t *testing.T) {
 	t.Parallel()

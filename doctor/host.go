@@ -209,7 +209,9 @@ func dns(f *Facts, a *Attachment) (out []Finding) {
 	return out
 }
 
+// routed reports whether the container has a route to an address. No prefix contains an address with a zone.
 func (a *Attachment) routed(to netip.Addr) bool {
+	to = to.WithZone("")
 	return slices.ContainsFunc(a.Inside.Routes, func(r kernel.RouteInfo) bool { return r.Type == unicastType && r.Dst.Contains(to) })
 }
 

@@ -73,12 +73,12 @@ func parseNameservers(r io.Reader) (out []netip.Addr, err error) {
 	return out, lines.Err()
 }
 
-// hostNameservers returns the host's name servers that containers can reach, too.
-func hostNameservers() (out []netip.Addr) {
-	for _, file := range []string{"/run/systemd/resolve/resolv.conf", "/etc/resolv.conf"} {
+// hostNameservers returns the name servers in the host's files that containers can reach, too.
+func hostNameservers(files ...string) (out []netip.Addr) {
+	for _, file := range files {
 		list, _ := readNameservers(file)
 		for _, ip := range list {
-			if !ip.IsLoopback() {
+			if !ip.IsLoopback() && ip.Zone() == "" { // a zone is a link of the host
 				out = append(out, ip)
 			}
 		}

@@ -46,3 +46,16 @@ func TestContainersResolvConf(t *testing.T) {
 		}
 	}
 }
+
+// TestHostNameserversForContainers checks that an address of the host alone is not recommended to containers: a loopback
+// address, or an address on a link of the host.
+func TestHostNameserversForContainers(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "resolv.conf")
+	if err := os.WriteFile(file, []byte("nameserver fe80::1%eth0\nnameserver 127.0.0.53\nnameserver 192.0.2.53\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(hostNameservers("missing", file)); got != "[192.0.2.53]" {
+		t.Errorf("got %s", got)
+	}
+}

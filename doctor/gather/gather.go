@@ -99,7 +99,7 @@ func (g *gatherer) host() (err error) {
 	g.miss("the ruleset", err)
 	g.sysctl("net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding", "net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables",
 		"net/netfilter/nf_conntrack_count", "net/netfilter/nf_conntrack_max")
-	g.facts.Upstream = hostNameservers()
+	g.facts.Upstream = hostNameservers("/run/systemd/resolve/resolv.conf", "/etc/resolv.conf")
 	return nil
 }
 
