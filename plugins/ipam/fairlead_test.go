@@ -187,6 +187,18 @@ func TestFairleadWithoutAgent(t *testing.T) {
 	m.must(call{verb: "ADD", id: "late", conf: fairleadOf("")})
 }
 
+// A container ID that is too long for a file name gets no address, and DEL succeeds.
+func TestFairleadLongContainerID(t *testing.T) {
+	t.Parallel()
+	m := newMember(t, "a")
+	m.start(storeFile(t))
+	id := strings.Repeat("a", 260)
+	for _, keys := range []string{"", `, "pool": "fixed"`} {
+		m.wantError(call{verb: "ADD", id: id, conf: fairleadOf(keys)}, 100, "file name too long")
+		m.must(call{verb: "DEL", id: id, conf: fairleadOf(keys)})
+	}
+}
+
 // Recently released addresses are allocated last, the oldest of them first.
 func TestFairleadCoolDown(t *testing.T) {
 	t.Parallel()

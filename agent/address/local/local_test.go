@@ -42,6 +42,11 @@ func TestUsers(t *testing.T) {
 	if d.HasUser("default", a) || !d.HasUser("default", b) {
 		t.Error("the dropped owner exists, or another was dropped")
 	}
+	long := ipam.Owner{ContainerID: strings.Repeat("a", 260), IfName: "eth0"}
+	if d.SetUser("default", long, "pods") == nil || d.HasUser("default", long) {
+		t.Error("an owner with too long a name was recorded")
+	}
+	must(t, d.DropUser("default", long))
 	if got, err := d.Users("none"); err != nil || len(got) != 0 {
 		t.Errorf("%v, %v", got, err)
 	}

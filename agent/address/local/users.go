@@ -58,15 +58,21 @@ func makeFile(path string) error {
 // HasUser reports whether an owner is recorded. An owner without a record holds nothing.
 func (d Dir) HasUser(network string, o ipam.Owner) bool {
 	_, err := os.Lstat(d.userLink(network, o))
-	return !errors.Is(err, os.ErrNotExist)
+	return !isAbsent(err)
 }
 
 // DropUser deletes an owner's record.
 func (d Dir) DropUser(network string, o ipam.Owner) error {
-	if err := os.Remove(d.userLink(network, o)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(d.userLink(network, o)); err != nil && !isAbsent(err) {
 		return fmt.Errorf("delete the record of container %s's network: %w", o, err)
 	}
 	return nil
+}
+
+// isAbsent reports whether an error means that an owner has no record. The file system has none with a name that is too
+// long for it.
+func isAbsent(err error) bool {
+	return errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENAMETOOLONG)
 }
 
 // Users returns the CNI network of each owner.
