@@ -143,7 +143,10 @@ func (k *kernelReconciler) host(prefer []netip.Addr) (desired.Host, error) {
 		if err != nil {
 			return desired.Host{}, err
 		}
-		k.mtuIndex, k.uplinks = newMTUIndex(links), k.engine.Uplinks()
+		if k.uplinks, err = k.engine.Uplinks(); err != nil {
+			return desired.Host{}, err
+		}
+		k.mtuIndex = newMTUIndex(links)
 	}
 	h := desired.Host{Underlay: backend.Underlay{Link: l.Name, Index: l.Index, MTU: l.MTU}, MaxLinkMTU: k.mtuIndex.max(), Uplinks: k.uplinks}
 	if l.Name == "lo" || l.Kind == "dummy" { // such an address is announced by a routing protocol: packets leave through other links

@@ -26,3 +26,21 @@ func TestDefaultLink(t *testing.T) {
 		t.Errorf("with another: %q, %v", l, err)
 	}
 }
+
+// TestUnreadableRoutes checks that an error of the list of routes is not taken for a host without a default route. A
+// closed socket stands in for one that the kernel does not answer.
+func TestUnreadableRoutes(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	e, err := kernel.Open(nil, kernel.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Close()
+	if l, err := e.DefaultLink(kernel.Host); err == nil || errors.Is(err, os.ErrNotExist) {
+		t.Errorf("default link %q, %v, want the socket's error", l, err)
+	}
+	if links, err := e.Uplinks(); err == nil {
+		t.Errorf("uplinks %v, want the socket's error", links)
+	}
+}

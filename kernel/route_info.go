@@ -51,20 +51,27 @@ func (e *Engine) RoutesByProtocol(s Side, fam byte, table int, protocol byte) (o
 }
 
 // Uplinks returns the host's links with a default route from a router advertisement. Without IPv6, there are none.
-func (e *Engine) Uplinks() (names []string) {
+func (e *Engine) Uplinks() (names []string, err error) {
 	routes, err := e.RoutesByProtocol(Host, IPv6, 0, ProtocolRA)
+	if lacksFamily(err) {
+		return nil, nil
+	}
 	if err != nil {
-		return nil
+		return nil, fmt.Errorf("default routes from router advertisements: %w", err)
 	}
 	for _, r := range routes {
 		if r.Dst.Bits() != 0 {
 			continue
 		}
-		if l, err := e.LinkByIndex(Host, r.Index); err == nil {
+		l, err := e.LinkByIndex(Host, r.Index)
+		switch {
+		case err == nil:
 			names = append(names, l.Name)
+		case !netlink.IsAbsent(err): // a link that is gone by now is none
+			return nil, err
 		}
 	}
-	return names
+	return names, nil
 }
 
 // ParseRoute decodes a message about a route. m holds at least struct rtmsg.

@@ -343,13 +343,21 @@ func (e *Engine) deleteInside(name, typ, tag string) error {
 	return err
 }
 
+// lacksFamily reports whether a list of routes failed because there is no such address family, or no such namespace.
+func lacksFamily(err error) bool {
+	return errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) || err != nil && netlink.IsAbsent(err)
+}
+
 // DefaultLink returns the name of the link of a side's default route: of IPv4, else of IPv6; of several routes, the one
 // with the lowest metric.
 func (e *Engine) DefaultLink(s Side) (string, error) {
 	for _, fam := range []byte{IPv4, IPv6} {
 		routes, err := e.Routes(s, fam, unix.RT_TABLE_MAIN)
+		if lacksFamily(err) {
+			continue
+		}
 		if err != nil {
-			continue // the namespace lacks this family
+			return "", fmt.Errorf("default route of the %s: %w", s, err)
 		}
 		best := -1
 		for i, r := range routes {

@@ -162,4 +162,4 @@ func (f facts) LinkTo(a netip.Addr) (string, error) {
 	return f.engine.LinkTo(a)
 }
 
-func (f facts) Uplinks() []string { return f.engine.Uplinks() }
+func (f facts) Uplinks() ([]string, error) { return f.engine.Uplinks() }

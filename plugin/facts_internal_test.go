@@ -54,11 +54,11 @@ func TestUplinks(t *testing.T) {
 	kerneltest.Run(t, "ip", "-6", "route", "add", "default", "via", "fe80::1", "dev", "static0", "metric", "512")
 	kerneltest.Run(t, "ip", "-6", "route", "add", "2001:db8::/64", "dev", "subnet0", "proto", "ra")
 	f := openFacts(t)
-	if got := f.Uplinks(); len(got) != 0 {
-		t.Errorf("uplinks without a router: %v", got)
+	if got, err := f.Uplinks(); err != nil || len(got) != 0 {
+		t.Errorf("uplinks without a router: %v, %v", got, err)
 	}
 	kerneltest.Run(t, "ip", "-6", "route", "add", "default", "via", "fe80::2", "dev", "up0", "proto", "ra")
-	if got := f.Uplinks(); !slices.Equal(got, []string{"up0"}) {
-		t.Errorf("uplinks %v, want up0", got)
+	if got, err := f.Uplinks(); err != nil || !slices.Equal(got, []string{"up0"}) {
+		t.Errorf("uplinks %v, %v, want up0", got, err)
 	}
 }

@@ -90,15 +90,19 @@ func Families(r *cni.Result) (v4, v6 bool) {
 
 // Forwarding returns the sysctls that make the host forward the result's families. The host's uplinks still accept
 // router advertisements.
-func Forwarding(a *Attachment, r *cni.Result) (list kernel.Objects) {
+func Forwarding(a *Attachment, r *cni.Result) (list kernel.Objects, err error) {
 	v4, v6 := Families(r)
 	if v4 {
 		list = kernel.Forwarding(kernel.Host, false, nil)
 	}
 	if v6 {
-		list = append(list, kernel.Forwarding(kernel.Host, true, a.Facts.Uplinks())...)
+		uplinks, err := a.Facts.Uplinks()
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, kernel.Forwarding(kernel.Host, true, uplinks)...)
 	}
-	return list
+	return list, nil
 }
 
 // MAC returns the hardware address that an attachment asks for, or "". The first that is set wins: runtimeConfig.mac,

@@ -139,7 +139,7 @@ func (noFacts) Routes(kernel.Side, byte, int) ([]kernel.RouteInfo, error)   { re
 func (noFacts) Rules(kernel.Side, byte) ([]kernel.RuleInfo, error)          { return nil, nil }
 func (noFacts) ForwardDropChains(string) ([]kernel.ForwardDropChain, error) { return nil, nil }
 func (noFacts) Firewalld() bool                                             { return false }
-func (noFacts) Uplinks() []string                                           { return nil }
+func (noFacts) Uplinks() ([]string, error)                                  { return nil, nil }
 func (noFacts) HostID() string                                              { return "" }
 func (noFacts) ReadFile(string) ([]byte, error)                             { return nil, os.ErrNotExist }
 func (noFacts) Readlink(string) (string, error)                             { return "", os.ErrNotExist }

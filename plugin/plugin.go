@@ -134,7 +134,7 @@ type Facts interface {
 	// DefaultLink returns the link of a side's default route, or os.ErrNotExist.
 	DefaultLink(kernel.Side) (string, error)
 	// Uplinks returns the host's links with a default route from a router advertisement.
-	Uplinks() []string
+	Uplinks() ([]string, error)
 	// ForwardDropChains returns third-party forward chains that may drop a container's packets, and iptables' chains
 	// if the administrator's chain has rules.
 	ForwardDropChains(adminChain string) ([]kernel.ForwardDropChain, error)

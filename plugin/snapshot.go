@@ -86,8 +86,8 @@ func (s *snapshot) DefaultLink(side kernel.Side) (string, error) {
 	return ask(s, question{method: "DefaultLink", side: side}, func(f Facts) (string, error) { return f.DefaultLink(side) })
 }
 
-func (s *snapshot) Uplinks() []string {
-	return certain(s, question{method: "Uplinks"}, Facts.Uplinks)
+func (s *snapshot) Uplinks() ([]string, error) {
+	return ask(s, question{method: "Uplinks"}, Facts.Uplinks)
 }
 
 func (s *snapshot) ForwardDropChains(adminChain string) ([]kernel.ForwardDropChain, error) {

@@ -81,7 +81,7 @@ func (f Facts) Firewalld() bool { return false }
 func (f Facts) HostID() string { return "test" }
 
 // Uplinks returns one link.
-func (f Facts) Uplinks() []string { return []string{"uplink0"} }
+func (f Facts) Uplinks() ([]string, error) { return []string{"uplink0"}, nil }
 
 // DefaultLink returns dev0.
 func (f Facts) DefaultLink(kernel.Side) (string, error) { return "dev0", nil }

@@ -130,7 +130,11 @@ func (c *bridge) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects,
 		if err != nil {
 			return nil, err
 		}
-		list = append(gateways, plugin.Forwarding(a, r)...)
+		forwarding, err := plugin.Forwarding(a, r)
+		if err != nil {
+			return nil, err
+		}
+		list = append(gateways, forwarding...)
 	}
 	if c.AntiSpoof {
 		list = append(list, pinAddresses(a, a.LinkName("veth"), r, "bridge")...)

@@ -67,7 +67,10 @@ func (c *ptp) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error)
 func (c *ptp) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
 	c.UseDNS(r)
 	host := a.LinkName("veth")
-	list := plugin.Forwarding(a, r)
+	list, err := plugin.Forwarding(a, r)
+	if err != nil {
+		return nil, err
+	}
 	firsts := firstOf(r.IPs)
 	for i, ip := range r.IPs {
 		if !ip.Gateway.IsValid() {
