@@ -297,7 +297,7 @@ func (a *Agent) reconcile(ctx context.Context) (again time.Duration) {
 // describeSelf returns this node's document for the store, the host's state, and the time after which to reconcile
 // again (0: none).
 func (a *Agent) describeSelf() (self *cluster.Node, h desired.Host, again time.Duration, err error) {
-	if h, err = a.reconciler.host(a.hostAddresses()); err != nil {
+	if h, err = a.reconciler.host(a.knownAddresses()); err != nil {
 		return nil, h, 0, fmt.Errorf("find the underlay link to other nodes: %w", err)
 	}
 	self = &cluster.Node{Name: a.o.Config.Node, ID: a.id, Addresses: h.Addresses, Version: a.o.Version}
@@ -307,15 +307,20 @@ func (a *Agent) describeSelf() (self *cluster.Node, h desired.Host, again time.D
 	return self, h, again, nil
 }
 
-// hostAddresses returns the addresses of this host that the cluster knows from elsewhere: in Kubernetes, from the
-// kubelet.
-func (a *Agent) hostAddresses() (list []netip.Addr) {
+// knownAddresses returns the addresses of this host that the cluster knows from elsewhere (in Kubernetes, from the
+// kubelet), and those that this machine published.
+func (a *Agent) knownAddresses() (elsewhere, published []netip.Addr) {
 	a.storeCache.read(func(s *cluster.Snapshot) {
-		if n := s.Nodes[a.o.Config.Node]; n != nil {
-			list = n.HostAddresses
+		n := s.Nodes[a.o.Config.Node]
+		if n == nil {
+			return
+		}
+		elsewhere = n.HostAddresses
+		if n.ID == a.id {
+			published = addrsOf(n.Addresses)
 		}
 	})
-	return list
+	return elsewhere, published
 }
 
 // compile computes the desired state. It returns false if neither the store nor the cache was ever read.

@@ -16,7 +16,7 @@ import (
 
 // reconciler is the loop's view of the kernel. Only run may be called from another goroutine.
 type reconciler interface {
-	host(prefer []netip.Addr) (desired.Host, error)            // the underlay link and its addresses
+	host(prefer, published []netip.Addr) (desired.Host, error) // the underlay link and its addresses
 	learnedRoutes(link int) ([]backend.Learned, error)         // BGP routes that an earlier run installed
 	reconcile(w *desired.State, synced bool) *reconcile.Report // applies the desired state
 	invalidate()                                               // makes the next reconcile list all objects
@@ -36,6 +36,7 @@ type kernelReconciler struct {
 	namespaces map[string]*namespace // of isolated networks
 
 	prefer   []netip.Addr // addresses of the underlay, if it is not configured
+	chosen   []netip.Addr // the addresses that host returned last
 	link     string       // the underlay; "": unknown
 	index    int          // of the link
 	mtuIndex mtuIndex     // nil: list the links first
@@ -117,9 +118,10 @@ func (k *kernelReconciler) reconcile(w *desired.State, synced bool) *reconcile.R
 	return rep
 }
 
-// host returns the underlay link and its addresses. It prefers the link and the addresses that the caller names, unless
-// the configuration names others.
-func (k *kernelReconciler) host(prefer []netip.Addr) (desired.Host, error) {
+// host returns the underlay link and its addresses. It prefers the link and the addresses in prefer, unless the
+// configuration names others. Otherwise it keeps the addresses that the node published or that host returned last: the
+// kernel lists a new IPv6 address before the older ones.
+func (k *kernelReconciler) host(prefer, published []netip.Addr) (desired.Host, error) {
 	if k.conf.Interface != "" || len(k.conf.Addresses) > 0 {
 		prefer = nil
 	}
@@ -134,7 +136,7 @@ func (k *kernelReconciler) host(prefer []netip.Addr) (desired.Host, error) {
 			return desired.Host{}, err
 		}
 	}
-	l, addrs, err := k.engine.LinkAddrs(name)
+	l, stable, unstable, err := k.engine.LinkAddrs(name)
 	if err != nil {
 		return desired.Host{}, err
 	}
@@ -154,11 +156,12 @@ func (k *kernelReconciler) host(prefer []netip.Addr) (desired.Host, error) {
 			return desired.Host{}, err
 		}
 	}
-	h.Addresses, err = chooseAddresses(addrs, k.conf.Addresses, prefer)
+	wanted := slices.Concat(prefer, kept(slices.Concat(published, k.chosen), stable))
+	h.Addresses, err = chooseAddresses(slices.Concat(stable, unstable), k.conf.Addresses, wanted)
 	if err != nil {
 		return desired.Host{}, fmt.Errorf("link %s: %w", name, err)
 	}
-	k.link, k.index = name, l.Index
+	k.link, k.index, k.chosen = name, l.Index, addrsOf(h.Addresses)
 	return h, nil
 }
 
@@ -224,24 +227,47 @@ func (k *kernelReconciler) defaultLinks() (out []*kernel.LinkInfo, _ error) {
 	return out, nil
 }
 
-// chooseAddresses returns the configured address of each family, or else the preferred or the first one. It treats unique local
-// and global IPv6 addresses alike.
+// addrsOf returns the addresses without their prefix lengths.
+func addrsOf(list []netip.Prefix) (out []netip.Addr) {
+	for _, p := range list {
+		out = append(out, p.Addr())
+	}
+	return out
+}
+
+// kept returns the former addresses to prefer. A stable address of the same family replaces an unstable one, which is
+// temporary or deprecated.
+func kept(former []netip.Addr, stable []netip.Prefix) []netip.Addr {
+	return slices.DeleteFunc(former, func(a netip.Addr) bool {
+		return slices.ContainsFunc(stable, func(p netip.Prefix) bool { return p.Addr().Is6() == a.Is6() }) &&
+			!slices.ContainsFunc(stable, func(p netip.Prefix) bool { return p.Addr() == a })
+	})
+}
+
+// chooseAddresses returns the configured address of each family, or else the first of the preferred ones that the link
+// has, or else the link's first one. It treats unique local and global IPv6 addresses alike.
 func chooseAddresses(have []netip.Prefix, asked, prefer []netip.Addr) (out []netip.Prefix, _ error) {
+	order := slices.Concat(asked, prefer)
+	place := func(p netip.Prefix) int {
+		if i := slices.Index(order, p.Addr()); i >= 0 {
+			return i
+		}
+		return len(order)
+	}
 	for _, six := range []bool{false, true} {
-		var first netip.Prefix
+		var best netip.Prefix
 		for _, p := range have {
-			if p.Addr().Is6() != six || p.Addr().IsLinkLocalUnicast() || first.IsValid() && !slices.Contains(asked, p.Addr()) && !slices.Contains(prefer, p.Addr()) {
-				continue
+			if p.Addr().Is6() == six && !p.Addr().IsLinkLocalUnicast() && (!best.IsValid() || place(p) < place(best)) {
+				best = p
 			}
-			first = p
 		}
 		for _, a := range asked {
-			if a.Is6() == six && first.Addr() != a {
+			if a.Is6() == six && best.Addr() != a {
 				return nil, fmt.Errorf("it lacks the configured address %s; it has %v", a, have)
 			}
 		}
-		if first.IsValid() && (len(asked) == 0 || slices.Contains(asked, first.Addr())) {
-			out = append(out, first)
+		if best.IsValid() && (len(asked) == 0 || slices.Contains(asked, best.Addr())) {
+			out = append(out, best)
 		}
 	}
 	if len(out) == 0 {

@@ -26,7 +26,7 @@ func TestLoopbackUnderlay(t *testing.T) {
 	defer k.close()
 	ip := func(args string) { kerneltest.Run(t, append([]string{"ip"}, strings.Fields(args)...)...) }
 	ip("addr add 203.0.113.1/32 dev lo")
-	if h, err := k.host(nil); err != nil || h.Underlay.MTU != 1500 {
+	if h, err := k.host(nil, nil); err != nil || h.Underlay.MTU != 1500 {
 		t.Errorf("without a default route: got %+v (%v), want the MTU 1500", h.Underlay, err)
 	}
 	for _, args := range []string{
@@ -36,7 +36,7 @@ func TestLoopbackUnderlay(t *testing.T) {
 	} {
 		ip(args)
 	}
-	if h, err := k.host(nil); err != nil || h.Underlay.MTU != 1400 {
+	if h, err := k.host(nil, nil); err != nil || h.Underlay.MTU != 1400 {
 		t.Errorf("got %+v (%v), want the MTU 1400", h.Underlay, err)
 	}
 }
@@ -53,6 +53,7 @@ func TestChooseAddresses(t *testing.T) {
 		{have: "fd00::1/64", asked: "192.0.2.1", problem: "lacks the configured address 192.0.2.1"},
 		{have: "192.0.2.1/24 192.0.2.9/24 fd00::1/64 fd00::2/64", prefer: "192.0.2.9 fd00::2", want: "192.0.2.9/24 fd00::2/64"},
 		{have: "192.0.2.9/24 192.0.2.1/24 fd00::1/64", prefer: "192.0.2.9 198.51.100.7", want: "192.0.2.9/24 fd00::1/64"},
+		{have: "192.0.2.1/24 192.0.2.9/24 192.0.2.7/24", prefer: "192.0.2.7 192.0.2.9", want: "192.0.2.7/24"},
 		{have: "fe80::1/64", problem: "no address that other nodes could reach"},
 		{problem: "no address that other nodes could reach"},
 	} {
@@ -78,6 +79,53 @@ func TestChooseAddresses(t *testing.T) {
 	}
 }
 
+// TestSecondAddressKeepsTheFirst checks that a later IPv6 address of the link does not become the node's address, also
+// after a restart of the agent. The kernel lists it first. A deprecated address is not kept.
+func TestSecondAddressKeepsTheFirst(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	ip := func(args string) { kerneltest.Run(t, append([]string{"ip"}, strings.Fields(args)...)...) }
+	open := func() *kernelReconciler {
+		k, err := newKernelReconciler(&config.Config{Interface: "eth0"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(k.close)
+		return k
+	}
+	address := func(k *kernelReconciler, published ...netip.Addr) string {
+		h, err := k.host(nil, published)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(h.Addresses)
+	}
+	for _, args := range []string{"link add eth0 type veth peer name eth1", "link set eth0 up", "link set eth1 up", "addr add 2001:db8::1/64 dev eth0 nodad"} {
+		ip(args)
+	}
+	k := open()
+	const former, later = "[2001:db8::1/64]", "[2001:db8::53/64]"
+	if got := address(k); got != former {
+		t.Errorf("got %s, want %s", got, former)
+	}
+	ip("addr add 2001:db8::53/64 dev eth0 nodad")
+	if got := address(k); got != former {
+		t.Errorf("with a second address: got %s, want %s", got, former)
+	}
+	if got := address(open()); got != later {
+		t.Errorf("a new agent: got %s, want %s, which the kernel lists first", got, later)
+	}
+	if got := address(open(), netip.MustParseAddr("2001:db8::1")); got != former {
+		t.Errorf("after a restart: got %s, want %s", got, former)
+	}
+	for _, args := range []string{"addr change 2001:db8::1/64 dev eth0 nodad preferred_lft 0", "addr del 2001:db8::1/64 dev eth0"} {
+		ip(args)
+		if got := address(k, netip.MustParseAddr("2001:db8::1")); got != later {
+			t.Errorf("after ip %s: got %s, want %s", args, got, later)
+		}
+	}
+}
+
 // TestUnderlayEvents checks that a change of the underlay is noticed whatever the event names: events about IPv6 addresses
 // have no name of the link, a label of an IPv4 address may differ from it, and a renamed link has another one.
 func TestUnderlayEvents(t *testing.T) {
@@ -98,7 +146,7 @@ func TestUnderlayEvents(t *testing.T) {
 	go func() { _ = k.run(t.Context()) }()
 	k.reconcile(&desired.State{}, true)
 	noticed := func(args string, within time.Duration) bool {
-		if _, err := k.host(nil); err != nil {
+		if _, err := k.host(nil, nil); err != nil {
 			t.Fatal(err)
 		}
 		ip(args)
@@ -149,7 +197,7 @@ func TestMissedEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer k.close()
-	if h, err := k.host(nil); err != nil || h.MaxLinkMTU != 0 {
+	if h, err := k.host(nil, nil); err != nil || h.MaxLinkMTU != 0 {
 		t.Fatalf("got %+v, %v", h, err)
 	}
 	var many []string
@@ -164,7 +212,7 @@ func TestMissedEvents(t *testing.T) {
 		for len(k.events()) > 0 {
 			k.needsResync(<-k.events())
 		}
-		h, err := k.host(nil)
+		h, err := k.host(nil, nil)
 		return err == nil && h.MaxLinkMTU == 1400
 	})
 }

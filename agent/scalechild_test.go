@@ -28,7 +28,7 @@ import (
 // recorder is a reconciler without a kernel. Every reconciliation succeeds.
 type recorder struct{ self netip.Prefix }
 
-func (r *recorder) host([]netip.Addr) (desired.Host, error) {
+func (r *recorder) host(_, _ []netip.Addr) (desired.Host, error) {
 	return desired.Host{Underlay: backend.Underlay{Link: "eth0", Index: 2, MTU: 1500}, Addresses: []netip.Prefix{r.self}}, nil
 }
 func (r *recorder) learnedRoutes(int) ([]backend.Learned, error)     { return nil, nil }

@@ -46,16 +46,23 @@ func (e *Engine) AddrInfos(s Side, index int) (out []AddrInfo, _ error) {
 
 // GlobalAddrs lists the addresses of a link without its link-local ones (fe80::). Unstable addresses come last: the
 // kernel lists the newest first, which with privacy extensions is a temporary one.
-func (e *Engine) GlobalAddrs(s Side, index int) (out []netip.Prefix, _ error) {
+func (e *Engine) GlobalAddrs(s Side, index int) ([]netip.Prefix, error) {
+	stable, unstable, err := e.globalAddrs(s, index)
+	return append(stable, unstable...), err
+}
+
+func (e *Engine) globalAddrs(s Side, index int) (stable, unstable []netip.Prefix, _ error) {
 	have, err := e.AddrInfos(s, index)
-	for _, unstable := range []bool{false, true} {
-		for _, a := range have {
-			if a.Scope != unix.RT_SCOPE_LINK && a.Unstable == unstable {
-				out = append(out, a.Prefix)
-			}
+	for _, a := range have {
+		switch {
+		case a.Scope == unix.RT_SCOPE_LINK:
+		case a.Unstable:
+			unstable = append(unstable, a.Prefix)
+		default:
+			stable = append(stable, a.Prefix)
 		}
 	}
-	return out, err
+	return stable, unstable, err
 }
 
 // LinkByAddr returns the host's link that has an address.
@@ -73,11 +80,10 @@ func (e *Engine) LinkByAddr(ip netip.Addr) (*LinkInfo, error) {
 }
 
 // LinkAddrs returns a link of the host and its addresses without the link-local ones.
-func (e *Engine) LinkAddrs(name string) (*LinkInfo, []netip.Prefix, error) {
-	l, err := e.Link(Host, name)
-	if err != nil {
-		return nil, nil, err
+func (e *Engine) LinkAddrs(name string) (l *LinkInfo, stable, unstable []netip.Prefix, err error) {
+	if l, err = e.Link(Host, name); err != nil {
+		return nil, nil, nil, err
 	}
-	list, err := e.GlobalAddrs(Host, l.Index)
-	return l, list, err
+	stable, unstable, err = e.globalAddrs(Host, l.Index)
+	return l, stable, unstable, err
 }
