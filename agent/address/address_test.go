@@ -464,6 +464,32 @@ func TestReleasesWaitForStore(t *testing.T) {
 	}
 }
 
+// TestReleasesWaitWhileStoreIsAway checks that recorded releases send the store nothing until it answers again.
+func TestReleasesWaitWhileStoreIsAway(t *testing.T) {
+	t.Parallel()
+	s := newBed(t, twoSubnets).open(t)
+	c := &counting{Store: s}
+	m := NewManager(Options{Store: c, Node: "a", Dir: local.Open(t.TempDir(), t.TempDir())})
+	readStore(t, m, s)
+	go m.serveClaims(t.Context())
+	_, err := claimOne(m, "c1", "", wants("10.250.0.5", false))
+	must(t, err)
+	must(t, m.Dir.AppendReleases(storetest.Context(t), local.Release{Network: "default", Container: "c1", IfName: "eth0"}))
+	m.Disconnected(errors.New("no answer"))
+	before := c.commits.Load()
+	for range 3 {
+		must(t, m.readJournal(storetest.Context(t)))
+	}
+	if n := c.commits.Load() - before; n != 0 {
+		t.Errorf("%d commits while the store is away", n)
+	}
+	m.Reconnected()
+	must(t, m.readJournal(storetest.Context(t)))
+	if _, err := s.Get(storetest.Context(t), cluster.AddressKey("default", netip.MustParseAddr("10.250.0.5"))); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the address is not released after the store answers: %v", err)
+	}
+}
+
 // TestReleaseUnheldAddresses checks that addresses assigned to this node are released after a while if no container
 // holds them.
 func TestReleaseUnheldAddresses(t *testing.T) {
@@ -606,10 +632,15 @@ func TestNetworkDeletedDuringClaim(t *testing.T) {
 	}
 }
 
-// counting is a store that counts its lists.
+// counting is a store that counts its lists and commits.
 type counting struct {
 	store.Store
-	lists atomic.Int64
+	lists, commits atomic.Int64
+}
+
+func (c *counting) Commit(ctx context.Context, ops ...store.Op) (int64, error) {
+	c.commits.Add(1)
+	return c.Store.Commit(ctx, ops...)
 }
 
 func (c *counting) List(ctx context.Context, prefix string) ([]store.Entry, int64, error) {

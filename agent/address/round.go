@@ -42,10 +42,14 @@ func (m *Manager) gather(batch []*claim) []*claim {
 	return batch
 }
 
-// readJournal processes the releases that plugins recorded.
+// readJournal processes the releases that plugins recorded. While the store is away they wait: each attempt would send
+// it a request.
 func (m *Manager) readJournal(ctx context.Context) error {
-	if m.isReady() != nil {
-		return nil // claims are not answered either
+	m.mu.Lock()
+	ready := m.notReady() == nil && m.away == nil
+	m.mu.Unlock()
+	if !ready {
+		return nil
 	}
 	return m.serve(ctx, nil)
 }

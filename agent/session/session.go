@@ -65,7 +65,7 @@ type Session struct {
 	store store.Store
 	log   *slog.Logger
 	ttl   time.Duration
-	retry time.Duration // between attempts to begin a session
+	retry time.Duration // shortest pause between attempts; see backoff
 
 	mu      sync.Mutex
 	held    *store.Held // nil: no session
@@ -132,8 +132,10 @@ func (s *Session) waitForEarlierBoot(ctx context.Context) error {
 
 // Run begins the session again whenever it has ended, until the context ends.
 func (s *Session) Run(ctx context.Context) {
+	again := backoff{first: s.retry}
 	for ctx.Err() == nil {
 		if held := s.current(); held != nil {
+			again.reset()
 			s.watch(ctx, held)
 			continue
 		}
@@ -145,7 +147,10 @@ func (s *Session) Run(ctx context.Context) {
 		if isTaken(err) && !isTaken(before) {
 			s.log.Error("another agent claimed this node's name; this agent writes nothing", "error", err)
 		}
-		_ = pause(ctx, s.retry)
+		if isTaken(err) {
+			again.reset() // the store answers
+		}
+		again.wait(ctx)
 	}
 }
 
@@ -260,7 +265,9 @@ func (s *Session) watch(ctx context.Context, held *store.Held) {
 // report a deletion with the revision of the deleted object.
 func (s *Session) watchKey(ctx context.Context, key string, revision int64) {
 	other := errors.New("the key changed")
+	again := backoff{first: s.retry}
 	for after := revision; ctx.Err() == nil; {
+		began := time.Now()
 		err := s.store.Watch(ctx, key, after, func(b store.Batch) error {
 			for _, e := range b.Events {
 				if e.Key == key && (e.Deleted || e.Revision != revision) {
@@ -279,7 +286,10 @@ func (s *Session) watchKey(ctx context.Context, key string, revision int64) {
 		if err == nil {
 			after = max(after, now) // the store may have compacted the session's own revision
 		}
-		_ = pause(ctx, s.retry)
+		if time.Since(began) > again.longest() {
+			again.reset() // the watch worked
+		}
+		again.wait(ctx)
 	}
 }
 
