@@ -19,8 +19,9 @@ const (
 func (f *file) Watch(ctx context.Context, prefix string, after int64, do func(Batch) error) error {
 	wake, stop := f.wakes()
 	defer stop()
+	lineage := f.Lineage()
 	for {
-		batches, err := f.changes(ctx, prefix, after)
+		batches, err := f.changes(ctx, prefix, after, lineage)
 		if err != nil {
 			return err
 		}
@@ -40,11 +41,17 @@ func (f *file) Watch(ctx context.Context, prefix string, after int64, do func(Ba
 	}
 }
 
-func (f *file) changes(ctx context.Context, prefix string, after int64) ([]Batch, error) {
+// Lineage implements Lineager.
+func (f *file) Lineage() int64 { f.mu.Lock(); defer f.mu.Unlock(); return f.state.lineage }
+
+func (f *file) changes(ctx context.Context, prefix string, after, lineage int64) ([]Batch, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.fresh(ctx); err != nil {
 		return nil, err
+	}
+	if f.state.lineage != lineage {
+		return nil, ErrRestored
 	}
 	return f.state.since(prefix, after)
 }

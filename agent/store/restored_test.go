@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 
@@ -22,7 +24,7 @@ type restoreMirror struct {
 
 func (r *restoreMirror) Restored() { r.count.Add(1) }
 
-// follow keeps a mirror of etcd up to date during the test.
+// follow keeps a mirror of a store up to date during the test.
 func follow(t *testing.T, s store.Store) *restoreMirror {
 	m := &restoreMirror{}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -63,6 +65,46 @@ func TestEtcdRestored(t *testing.T) {
 					storetest.Put(t, s, fmt.Sprint("a/new", i), "1")
 				}
 			}
+			kerneltest.Until(t, func() bool { return maps.Equal(m.Keys(), want) })
+			if m.count.Load() == 0 {
+				t.Error("the restore was not detected")
+			}
+			storetest.Put(t, s, "b/after", "1")
+			want["b/after"] = "1"
+			kerneltest.Until(t, func() bool { return maps.Equal(m.Keys(), want) })
+		})
+	}
+}
+
+// TestFileRestored checks that a store file that was replaced by an older backup is detected, also once its revision
+// exceeds the former one, and that everything is listed again.
+func TestFileRestored(t *testing.T) {
+	t.Parallel()
+	for _, busy := range []bool{true, false} {
+		t.Run(fmt.Sprintf("busy %v", busy), func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "store")
+			s := openFile(t, path)
+			storetest.Put(t, s, "a/kept", "1")
+			backup, err := os.ReadFile(path)
+			must(t, err)
+			m := follow(t, s)
+			for i := range 20 {
+				storetest.Put(t, s, fmt.Sprint("b/lost", i), "1")
+			}
+			storetest.Put(t, s, "a/kept", "2")
+			kerneltest.Until(t, func() bool { return len(m.Keys()) == 21 })
+			want := map[string]string{"a/kept": "1"}
+			must(t, os.WriteFile(path+".backup", backup, 0o600))
+			if busy { // its revision exceeds the old one before the follower sees it
+				other := openFile(t, path+".backup")
+				for i := range 40 {
+					want[fmt.Sprint("a/new", i)] = "1"
+					storetest.Put(t, other, fmt.Sprint("a/new", i), "1")
+				}
+				must(t, other.Close())
+			}
+			must(t, os.Rename(path+".backup", path))
 			kerneltest.Until(t, func() bool { return maps.Equal(m.Keys(), want) })
 			if m.count.Load() == 0 {
 				t.Error("the restore was not detected")

@@ -18,6 +18,7 @@ type state struct {
 	history []Batch
 	events  int   // in history
 	floor   int64 // history is complete after this revision
+	lineage int64 // grows each time the file was replaced by an older backup
 }
 
 func newState() *state { return &state{entries: map[string]Entry{}} }
@@ -61,7 +62,8 @@ func (s *state) remember(b Batch) {
 	}
 }
 
-// replace applies a snapshot. The differences become one batch.
+// replace applies a snapshot. The differences become one batch. A snapshot that is older than the state comes from a
+// backup: the history does not lead to it.
 func (s *state) replace(r record, first bool) {
 	old := s.entries
 	s.entries, s.live = map[string]Entry{}, 0
@@ -76,6 +78,10 @@ func (s *state) replace(r record, first bool) {
 		if _, ok := s.entries[key]; !ok {
 			b.Events = append(b.Events, Event{Entry: Entry{Key: key, Revision: r.revision}, Deleted: true})
 		}
+	}
+	if r.revision < s.revision {
+		s.history, s.events, first = nil, 0, true
+		s.lineage++
 	}
 	s.revision = r.revision
 	if first {
@@ -106,8 +112,11 @@ func (s *state) list(prefix string) []Entry {
 }
 
 // since returns the batches after a revision, with the events below a prefix. It returns ErrCompacted if the history
-// does not reach back that far.
+// does not reach back that far, and ErrRestored for a revision that the store has not reached.
 func (s *state) since(prefix string, after int64) (out []Batch, err error) {
+	if after > s.revision {
+		return nil, ErrRestored
+	}
 	if after < s.floor {
 		return nil, ErrCompacted
 	}
