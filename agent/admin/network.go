@@ -1,12 +1,12 @@
 package admin
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"reflect"
 
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/store"
@@ -118,13 +118,23 @@ func applyNetwork(ctx context.Context, s store.Store, n *cluster.Network, dry bo
 		same.VNI = old.VNI
 		n = &same
 	}
-	if reflect.DeepEqual(old, n) {
-		return Unchanged, nil
+	if same, err := sameDocument(old, n); err != nil || same {
+		return Unchanged, err
 	}
 	if err := snap.CheckChange(old, n); err != nil {
 		return "", err
 	}
 	return Changed, putNetwork(ctx, s, snap, n, revision, dry)
+}
+
+// sameDocument reports whether two networks have the same document. An empty list is like one that is missing.
+func sameDocument(a, b *cluster.Network) (bool, error) {
+	one, err := json.Marshal(a)
+	if err != nil {
+		return false, err
+	}
+	other, err := json.Marshal(b)
+	return bytes.Equal(one, other), err
 }
 
 // asRead checks in a transaction that no network was changed and that no node claimed a block or an address of a

@@ -93,6 +93,19 @@ func TestApplyNetworkReleasesTheOldVNI(t *testing.T) {
 	}
 }
 
+// TestApplyNetworkWithEmptyLists checks that an empty list in a file is like a missing one, which the store has.
+func TestApplyNetworkWithEmptyLists(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, nil)
+	n := isolated(5000)
+	n.Peers, n.Backends, n.Subnets[0].Exclude = []string{}, []cluster.Backend{}, []string{}
+	for _, want := range []string{Created, Unchanged} {
+		if did, err := ApplyNetwork(t.Context(), s, n, false); did != want || err != nil {
+			t.Errorf("got %q, %v, want %q", did, err, want)
+		}
+	}
+}
+
 // TestDeleteNetworkKeepsAnotherNetworksVNI starts with a store that an administrator edited.
 func TestDeleteNetworkKeepsAnotherNetworksVNI(t *testing.T) {
 	t.Parallel()
