@@ -212,7 +212,7 @@ func deleteNetwork(ctx context.Context, s store.Store, name string, dry bool) er
 }
 
 // reserveVNI returns the operation that reserves a VNI for a network, or none if it is reserved for this network: the
-// network became invalid since.
+// network became invalid since. It fails if the VNI is reserved for another network.
 func reserveVNI(ctx context.Context, s store.Store, network string, vni int) ([]store.Op, error) {
 	if vni == 0 {
 		return nil, nil
@@ -223,6 +223,9 @@ func reserveVNI(ctx context.Context, s store.Store, network string, vni int) ([]
 	}
 	if err == nil && string(e.Value) == network {
 		return nil, nil
+	}
+	if err == nil {
+		return nil, fmt.Errorf("network %s: vni %d is reserved for network %s: choose another one", network, vni, e.Value)
 	}
 	return []store.Op{{Key: cluster.VNIKey(vni), Value: []byte(network)}}, nil
 }

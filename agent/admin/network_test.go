@@ -106,6 +106,22 @@ func TestApplyNetworkWithEmptyLists(t *testing.T) {
 	}
 }
 
+// TestCreateNetworkWithReservedVNI checks that the error names the network that a VNI is reserved for. That network may
+// not exist.
+func TestCreateNetworkWithReservedVNI(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, map[string]string{"vnis/5000": "blue"})
+	red := isolated(5000)
+	red.Name = "red"
+	err := CreateNetwork(t.Context(), s, red, false)
+	if err == nil || err.Error() != "network red: vni 5000 is reserved for network blue: choose another one" {
+		t.Errorf("got %v", err)
+	}
+	if now := keys(t, s, ""); now != "vnis/5000=blue" {
+		t.Errorf("the store has %s", now)
+	}
+}
+
 // TestDeleteNetworkKeepsAnotherNetworksVNI starts with a store that an administrator edited.
 func TestDeleteNetworkKeepsAnotherNetworksVNI(t *testing.T) {
 	t.Parallel()
