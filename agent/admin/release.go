@@ -28,6 +28,9 @@ func ReleaseBlock(ctx context.Context, s store.Store, network string, block neti
 	if b == nil {
 		return "", false, noBlock(snap, network, block)
 	}
+	if b.OfNode {
+		return "", false, fmt.Errorf("release block %s of network %s: it is the podCIDR of Node %s, which Kubernetes assigns: it is free when the Node is deleted", block, network, b.Node)
+	}
 	if dry {
 		return b.Node, snap.Nodes[b.Node] == nil, nil
 	}

@@ -84,6 +84,20 @@ func TestReleaseInvalidBlock(t *testing.T) {
 	}
 }
 
+// TestReleasePodCIDR checks that the podCIDR of a Node is not released, with --dry-run too: Kubernetes assigns it.
+func TestReleasePodCIDR(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, map[string]string{
+		"networks/default": `{"subnets": [{"cidr": "10.244.0.0/16", "assign": "podCIDR"}]}`, "nodes/n1": `{"podCIDRs": ["10.244.1.0/24"]}`,
+	})
+	for _, dry := range []bool{true, false} {
+		_, _, err := ReleaseBlock(t.Context(), s, "default", netip.MustParsePrefix("10.244.1.0/24"), dry)
+		if err == nil || !strings.Contains(err.Error(), "it is the podCIDR of Node n1, which Kubernetes assigns") {
+			t.Errorf("dry %v: %v", dry, err)
+		}
+	}
+}
+
 // followed is a store that runs a function after each commit.
 type followed struct {
 	store.Store

@@ -251,7 +251,9 @@ func (r *release) block(ctx context.Context, s store.Store, block netip.Prefix) 
 // releasable returns the blocks and addresses that release accepts.
 func releasable(s *cluster.Snapshot) (words []string) {
 	for _, key := range sortedKeys(s.Blocks) {
-		words = append(words, s.Blocks[key].CIDR.String())
+		if b := s.Blocks[key]; !b.OfNode {
+			words = append(words, b.CIDR.String())
+		}
 	}
 	for _, key := range sortedKeys(s.Addresses) {
 		words = append(words, s.Addresses[key].IP.String())

@@ -231,3 +231,15 @@ func TestNodeShowJSON(t *testing.T) {
 		}
 	}
 }
+
+// TestReleasableLeavesOutPodCIDRs checks that the completion of ipam release offers no block that Kubernetes assigned.
+func TestReleasableLeavesOutPodCIDRs(t *testing.T) {
+	t.Parallel()
+	s := cluster.NewSnapshot()
+	s.Set("networks/default", []byte(`{"subnets": [{"cidr": "10.244.0.0/16", "assign": "podCIDR"}, {"cidr": "10.245.0.0/16"}]}`))
+	s.Set("nodes/n1", []byte(`{"podCIDRs": ["10.244.1.0/24"]}`))
+	s.Set("blocks/default/10.245.0.0-26", []byte(`{"node": "n1", "subnet": "10.245.0.0/16"}`))
+	if got := strings.Join(releasable(s), " "); got != "10.245.0.0/26" {
+		t.Errorf("got %s", got)
+	}
+}
