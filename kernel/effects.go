@@ -197,17 +197,17 @@ func (t *Tap) interfaceName() string         { return t.Name }
 func (d *Dummy) interfaceName() string       { return d.Name }
 func (m *HostDevice) interfaceName() string  { return m.Name }
 
-// TunnelName returns the name of the link of a tunnel, or "" for other objects.
-func TunnelName(o Object) string {
-	if t, ok := o.(interface{ tunnelName() string }); ok {
-		return t.tunnelName()
+// Tunnel returns the name and the MTU in bytes of the link of a tunnel, or "" for other objects.
+func Tunnel(o Object) (name string, mtu int) {
+	if t, ok := o.(interface{ tunnelLink() (string, int) }); ok {
+		return t.tunnelLink()
 	}
-	return ""
+	return "", 0
 }
 
-func (v *VXLAN) tunnelName() string     { return v.Name }
-func (p *IPIP) tunnelName() string      { return p.Name }
-func (w *WireGuard) tunnelName() string { return w.Name }
+func (v *VXLAN) tunnelLink() (string, int)     { return v.Name, v.MTU }
+func (p *IPIP) tunnelLink() (string, int)      { return p.Name, p.MTU }
+func (w *WireGuard) tunnelLink() (string, int) { return w.Name, w.MTU }
 
 // PartOfTable reports whether an object is in the nftables table that another object is.
 func PartOfTable(o, table Object) bool {

@@ -13,11 +13,12 @@ import (
 
 // Result contains the objects that connect a network on this node, and the peers that cannot be connected.
 type Result struct {
-	Objects  kernel.Objects
-	Problems []Problem
-	MTU      int               // of the container links, in bytes
-	By       map[string]string // how each peer is connected, by name: the backend's type, or "direct" without its tunnel
-	Tunnels  []string          // links that carry packets to peers
+	Objects   kernel.Objects
+	Problems  []Problem
+	MTU       int               // of the container links, in bytes
+	By        map[string]string // how each peer is connected, by name: the backend's type, or "direct" without its tunnel
+	Tunnels   []string          // links that carry packets to peers
+	TunnelMTU int               // the smallest MTU of Tunnels, in bytes; 0 without any
 }
 
 // Configured returns a network's backends; the default is vxlan.
@@ -66,7 +67,7 @@ func Compile(in Input) Result {
 		}
 		r.join(&one)
 	}
-	r.Tunnels = tunnels(r.Objects)
+	r.Tunnels, r.TunnelMTU = tunnels(r.Objects)
 	return r
 }
 
@@ -217,13 +218,18 @@ func Clamp(links []string) kernel.Objects {
 	return out
 }
 
-func tunnels(list kernel.Objects) (out []string) {
+// tunnels returns the tunnels' links and their smallest MTU in bytes.
+func tunnels(list kernel.Objects) (links []string, least int) {
 	for _, o := range list {
-		if name := kernel.TunnelName(o); name != "" {
-			out = append(out, name)
+		name, mtu := kernel.Tunnel(o)
+		if name == "" {
+			continue
+		}
+		if links = append(links, name); least == 0 || mtu < least {
+			least = mtu
 		}
 	}
-	return out
+	return links, least
 }
 
 // plain returns the routes to a peer without a tunnel. It returns in rest the destinations of a family in which the

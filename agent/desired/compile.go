@@ -62,7 +62,7 @@ func (w *State) shared(s *cluster.Snapshot, n *cluster.Network, self *cluster.No
 		w.Objects = append(w.Objects, kernel.Forwarding(kernel.Host, six, h.Uplinks)...)
 	}
 	w.Objects = append(w.Objects, unreachableRoutes(blocks, kernel.Host)...)
-	if h.MaxLinkMTU > out.MTU {
+	if h.MaxLinkMTU > out.TunnelMTU { // the network may configure a larger MTU than the tunnels have
 		w.Objects = append(w.Objects, backend.Clamp(out.Tunnels)...)
 	}
 	w.Objects = append(w.Objects, out.Objects...)

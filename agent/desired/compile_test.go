@@ -159,16 +159,20 @@ func TestNATLinksHaveOwnAddresses(t *testing.T) {
 	}
 }
 
-// TestClampOnlyLargerLinks checks that TCP is clamped only if a container's link has a larger MTU than a tunnel.
+// TestClampOnlyLargerLinks checks that TCP is clamped only if a container's link has a larger MTU than a tunnel,
+// whatever MTU the network configures.
 func TestClampOnlyLargerLinks(t *testing.T) {
 	t.Parallel()
-	s := snapshotOf(t, twoNodes)
 	self := &cluster.Node{Name: "a", Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24")}}
-	for tallest, want := range map[int]bool{0: false, 1450: false, 1451: true, 9000: true} {
-		h := host()
-		h.MaxLinkMTU = tallest
-		if got := strings.Contains(text(Compile(s, self, h)), "maxseg"); got != want {
-			t.Errorf("links of %d bytes: clamped %v, want %v", tallest, got, want)
+	for _, configured := range []int{0, 1400, 1500} {
+		s := snapshotOf(t, twoNodes)
+		s.Networks[cluster.DefaultNetwork].MTU = configured
+		for largest, want := range map[int]bool{0: false, 1450: false, 1451: true, 1500: true, 9000: true} {
+			h := host()
+			h.MaxLinkMTU = largest
+			if got := strings.Contains(text(Compile(s, self, h)), "maxseg"); got != want {
+				t.Errorf("MTU %d, links of %d bytes: clamped %v, want %v", configured, largest, got, want)
+			}
 		}
 	}
 }
