@@ -314,3 +314,30 @@ func TestFileWithDeadHolder(t *testing.T) {
 		}
 	}
 }
+
+// TestFileHoldsLongKey checks that a key can be held although its escaped form is too long for a file's name, and that
+// it is released when its holder stops or dies.
+func TestFileHoldsLongKey(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := openFile(t, dir+"/store")
+	key := "alive/" + strings.Repeat("n", 248)
+	held, err := s.Hold(t.Context(), key, []byte("1"), time.Second)
+	must(t, err)
+	if _, err := openFile(t, dir+"/store").Hold(t.Context(), key, []byte("2"), time.Second); !errors.Is(err, store.ErrConflict) {
+		t.Errorf("a second holder: %v", err)
+	}
+	dead := t.TempDir() // nobody locks the copies, as if the holder had died
+	must(t, os.CopyFS(dead, os.DirFS(dir)))
+	held.Release()
+	for name, s := range map[string]store.Store{"stopped": s, "dead": openFile(t, dead+"/store")} {
+		if _, err := s.Get(t.Context(), key); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the key of a %s holder: %v", name, err)
+		}
+	}
+	for _, d := range []string{dir, dead} {
+		if files, err := os.ReadDir(d + "/store.holds"); err != nil || len(files) != 0 {
+			t.Errorf("left over: %v, %v", files, err)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"net/url"
 	"os"
@@ -24,8 +25,31 @@ func (s *sweep) due() bool { return time.Since(s.last) > sweepEvery }
 
 func (f *file) holds() string { return f.path + ".holds" }
 
+// maxName is the maximum length of a file's name in bytes. A longer key's file has hashed and a hash as its name, and
+// contains the key. No escaped key begins with hashed.
+const (
+	maxName = 255
+	hashed  = "%hash-"
+)
+
 func (f *file) holdFile(key string) string {
-	return filepath.Join(f.holds(), url.PathEscape(key))
+	name := url.PathEscape(key)
+	if len(name) > maxName {
+		name = fmt.Sprintf("%s%x", hashed, sha256.Sum256([]byte(key)))
+	}
+	return filepath.Join(f.holds(), name)
+}
+
+// keyOf returns the key of a holder's file.
+func (f *file) keyOf(name string) (string, error) {
+	if !strings.HasPrefix(name, hashed) {
+		return url.PathUnescape(name)
+	}
+	key, err := os.ReadFile(filepath.Join(f.holds(), name))
+	if err == nil && filepath.Base(f.holdFile(string(key))) != name {
+		err = fmt.Errorf("%s does not contain its key", name) // its holder died before it wrote the key
+	}
+	return string(key), err
 }
 
 func (f *file) Hold(ctx context.Context, key string, value []byte, _ time.Duration) (*Held, error) {
@@ -60,6 +84,9 @@ func (f *file) hold(key string, value []byte) error {
 	ok, err := filelock.Try(int(lock.Fd()))
 	if err == nil && !ok {
 		err = &ConflictError{[]string{key}}
+	}
+	if err == nil && strings.HasPrefix(filepath.Base(lock.Name()), hashed) {
+		_, err = lock.WriteAt([]byte(key), 0)
 	}
 	if err == nil {
 		err = f.commit([]Op{{Key: key, Value: append([]byte{}, value...), Expect: f.state.entries[key].Revision}})
@@ -122,7 +149,7 @@ func (f *file) sweepHolds() {
 	f.swept.last = time.Now()
 	entries, _ := os.ReadDir(f.holds()) // without the directory, no key was ever held
 	for _, e := range entries {
-		key, err := url.PathUnescape(e.Name())
+		key, err := f.keyOf(e.Name())
 		if err != nil || f.holdsKey(key) || strings.HasPrefix(e.Name(), ".") {
 			continue
 		}
