@@ -17,14 +17,14 @@ type unusedVNIs struct {
 
 // releaseUnusedVNIs releases VNIs that are unused for the grace period. In a store whose transactions are sequences, an
 // agent that is killed while it assigns a VNI leaves such a reservation. Agents do not follow VNIs, so the first node
-// of the cluster lists them once in each grace period. An agent that was paused may know a former state of the network,
+// with an agent lists them once in each grace period. An agent that was paused may know a former state of the network,
 // so each release verifies the network.
 func (m *Manager) releaseUnusedVNIs(ctx context.Context) error {
 	m.mu.Lock()
 	before := m.unusedVNIs
-	rank, _ := m.rank()
+	first := m.isFirstAgent()
 	m.mu.Unlock()
-	if rank != 0 || time.Since(before.at) < m.Grace {
+	if !first || time.Since(before.at) < m.Grace {
 		return nil
 	}
 	entries, _, err := m.Store.List(ctx, cluster.VNIsPrefix)
@@ -56,6 +56,17 @@ func (m *Manager) releaseUnusedVNIs(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// isFirstAgent reports whether no node with an agent precedes this one. A Node without an agent, such as a flannel
+// node, has no ID.
+func (m *Manager) isFirstAgent() bool {
+	for name, n := range m.state.snap.Nodes {
+		if name < m.Node && n.ID != "" {
+			return false
+		}
+	}
+	return true
 }
 
 // usesVNI reports whether a network uses a VNI. An invalid network may use its VNI again once it is valid.

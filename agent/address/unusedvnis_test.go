@@ -12,7 +12,7 @@ import (
 )
 
 // TestUnusedVNI checks that a VNI that an agent reserved and did not write to its network is released after the grace
-// period, and that one in use, a new one, and that of an invalid network stay. A second node does nothing about them.
+// period, and that one in use, a new one, and that of an invalid network stay. The first node with an agent does this.
 func TestUnusedVNI(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, `{"subnets": [{"cidr": "10.244.0.0/24"}]}`)
@@ -22,7 +22,9 @@ func TestUnusedVNI(t *testing.T) {
 	for vni, network := range map[int]string{5001: "blue", 5002: "blue", 5003: "removed", 5005: "invalid"} {
 		storetest.Put(t, s, cluster.VNIKey(vni), network)
 	}
+	storetest.Put(t, s, cluster.NodeKey("0-without-agent"), "{}")
 	m, _ := b.node("a", func(o *Options) { o.Grace = time.Hour })
+	storetest.Put(t, s, cluster.NodeKey("a"), `{"id": "1"}`)
 	second, _ := b.node("b", func(o *Options) { o.Grace = time.Nanosecond })
 	looked := func() time.Time {
 		m.mu.Lock()
