@@ -94,17 +94,21 @@ func (m *Manager) reclaimNode(ctx context.Context, node string) error {
 	if err != nil {
 		return err
 	}
-	ops = append(ops, more...)
-	for part := range slices.Chunk(ops, store.MaxOps/2) {
-		// If the node comes back now, the transaction fails and releases nothing.
-		err := m.commit(ctx, append(part, store.Op{Key: cluster.NodeKey(node), Verify: true}))
-		if isConflict(err) {
-			return nil // another agent did it, or the node is back
-		}
+	released := 0
+	for _, op := range append(ops, more...) {
+		// One key at a time: if the node comes back now, it keeps the rest. In Kubernetes, a transaction is a sequence,
+		// and the admission policy fairlead-own-node does not let this agent undo the deletion of another node's block.
+		err = m.commit(ctx, []store.Op{op, {Key: cluster.NodeKey(node), Verify: true}})
 		if err != nil {
-			return fmt.Errorf("release the blocks and addresses of removed node %s: %w", node, err)
+			break
 		}
-		m.Log.Info("released the blocks and addresses of a removed node", "node", node, "keys", len(part))
+		released++
+	}
+	if released > 0 {
+		m.Log.Info("released the blocks and addresses of a removed node", "node", node, "keys", released)
+	}
+	if err != nil && !isConflict(err) { // after a conflict, another agent did it, or the node is back
+		return fmt.Errorf("release the blocks and addresses of removed node %s: %w", node, err)
 	}
 	return nil
 }

@@ -202,7 +202,8 @@ func (s *Store) replace(ctx context.Context, k *kind, op store.Op, old *object) 
 	}}, nil
 }
 
-// drop deletes an object. The revision is larger than the object's.
+// drop deletes an object. The revision is larger than the object's. The admission policy fairlead-own-node forbids an
+// agent to undo the deletion of another node's block.
 func (s *Store) drop(ctx context.Context, k *kind, op store.Op, old *object) (change, error) {
 	if err := s.remove(ctx, k, old); err != nil {
 		return change{}, failed(op, err)
