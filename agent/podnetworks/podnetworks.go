@@ -32,9 +32,10 @@ type Options struct {
 
 // Manager runs the agent's part of pods with several networks.
 type Manager struct {
-	o         Options
-	published map[podstate.Key]*publication
-	stamp     string // of the pods that are all published; "": unknown
+	o          Options
+	published  map[podstate.Key]*publication
+	stamp      string // of the pods that are all published; "": unknown
+	unreadable string // what logUnreadable logged last; "": nothing since the networks could be read
 }
 
 // NewManager returns a manager. It does not connect.

@@ -43,15 +43,25 @@ func (m *Manager) publish(ctx context.Context) {
 	t := time.NewTicker(publishEvery)
 	defer t.Stop()
 	for {
-		if err := m.publishOnce(ctx, time.Now()); err != nil {
-			m.o.Log.Warn("the networks of pods cannot be read", "error", err)
-		}
+		m.logUnreadable(m.publishOnce(ctx, time.Now()))
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.C:
 		}
 	}
+}
+
+// logUnreadable logs why the networks of pods cannot be read, once per message until they can.
+func (m *Manager) logUnreadable(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != "" && text != m.unreadable {
+		m.o.Log.Warn("the networks of pods cannot be read", "error", err)
+	}
+	m.unreadable = text
 }
 
 func (m *Manager) publishOnce(ctx context.Context, now time.Time) error {

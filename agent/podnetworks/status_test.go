@@ -1,12 +1,17 @@
 package podnetworks
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -77,4 +82,37 @@ func TestConflictAfterFailures(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestUnreadablePodsAreLoggedOnce checks that a directory that cannot be read is logged once, and again after it could
+// be read. Here, a file is in its place.
+func TestUnreadablePodsAreLoggedOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		lib := t.TempDir()
+		var log strings.Builder
+		m := NewManager(Options{Dir: podstate.Open(local.Open(lib, t.TempDir())), Log: slog.New(slog.NewTextHandler(&log, nil))})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { m.publish(ctx); close(done) }()
+		pods := filepath.Join(lib, "fairlead", "pods")
+		if err := os.MkdirAll(filepath.Dir(pods), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := os.WriteFile(pods, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			if err := os.Remove(pods); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+		}
+		stop()
+		<-done
+		if n := strings.Count(log.String(), "cannot be read"); n != 2 {
+			t.Errorf("%d messages, want 2:\n%.1000s", n, log.String())
+		}
+	})
 }
