@@ -62,7 +62,7 @@ func lockHost(run string) (unlock func(), err error) {
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		f.Close()
-		return nil, fmt.Errorf("another agent runs on this host (%s is locked): stop it first, or set a different FAIRLEAD_RUN for each", path)
+		return nil, fmt.Errorf("another agent runs on this host (%s is locked): stop it first, or run each agent in its own network namespace, with its own FAIRLEAD_RUN and FAIRLEAD_LIB", path)
 	}
 	return func() { _ = filelock.Close(f) }, nil
 }

@@ -141,7 +141,8 @@ func TestMachineIDAndLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := lockHost(dir); err == nil || !strings.Contains(err.Error(), "another agent runs on this host") {
+	const advice = "run each agent in its own network namespace, with its own FAIRLEAD_RUN and FAIRLEAD_LIB"
+	if _, err := lockHost(dir); err == nil || !strings.Contains(err.Error(), "another agent runs on this host") || !strings.HasSuffix(err.Error(), advice) {
 		t.Errorf("a second agent: %v", err)
 	}
 	unlock()
