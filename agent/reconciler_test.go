@@ -9,8 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/agent/desired"
+	"github.com/fairlead/fairlead/agent/source"
+	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
@@ -122,6 +125,21 @@ func TestSecondAddressKeepsTheFirst(t *testing.T) {
 		ip(args)
 		if got := address(k, netip.MustParseAddr("2001:db8::1")); got != later {
 			t.Errorf("after ip %s: got %s, want %s", args, got, later)
+		}
+	}
+}
+
+// TestPublishedAddressesOfThisMachine checks that an agent keeps the addresses that this machine published, and not
+// those of another machine that had the node's name.
+func TestPublishedAddressesOfThisMachine(t *testing.T) {
+	t.Parallel()
+	for id, want := range map[string]string{"1": "[2001:db8::1]", "2": "[]"} {
+		a := &Agent{o: Options{Config: &config.Config{Node: "a"}}, id: "1", storeCache: newStoreCache(filepath.Join(t.TempDir(), "snapshot"), func() {}, quietLog())}
+		document := fmt.Sprintf(`{"id": %q, "addresses": ["2001:db8::1/64"], "hostAddresses": ["192.0.2.1"]}`, id)
+		a.storeCache.Reset(source.DecodeAll([]store.Entry{{Key: cluster.NodeKey("a"), Value: []byte(document), Revision: 1}}), 1)
+		elsewhere, published := a.knownAddresses()
+		if got := fmt.Sprint(published); got != want || fmt.Sprint(elsewhere) != "[192.0.2.1]" {
+			t.Errorf("machine %s: got %s and %v, want %s", id, got, elsewhere, want)
 		}
 	}
 }
