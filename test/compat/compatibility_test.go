@@ -61,12 +61,12 @@ func versions(t *testing.T, p *page, needing bool) {
 	}
 }
 
-// versionsOf returns the versions to test with list i. On an emulated kernel the short lane tests only the oldest and the
-// newest.
+// versionsOf returns the versions to test with list i. On an emulated kernel the short lane tests only the newest, and so
+// does "make test" for a feature that the host lacks: its virtual machine runs what the host skipped.
 func versionsOf(t *testing.T, i int, needs string) []string {
 	all := cni.Versions()
 	if needs != "" && (testing.Short() || !kerneltest.Has(t, needs)) {
-		return []string{all[0], all[len(all)-1]}
+		return all[len(all)-1:]
 	}
 	return sampledVersions(i)
 }
