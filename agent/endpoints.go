@@ -167,7 +167,7 @@ func (e *endpoints) wanted() (map[string][]byte, error) {
 			continue
 		}
 		if of := rec.policy; of != nil {
-			p.Pod, p.Labels = enforce.EndpointKey(of), of.Labels
+			p.Pod, p.Labels, p.Since = enforce.EndpointKey(of), of.Labels, of.Uptime
 		}
 		if out[cluster.EndpointKey(e.node, rec.ContainerID, rec.IfName)], err = json.Marshal(p); err != nil {
 			return nil, err

@@ -385,6 +385,11 @@ func TestPortsInUse(t *testing.T) {
 	if p := h.ports(); p != "9001->1/tcp 9000->2/tcp" {
 		t.Errorf("a port with a choice and one without: %s", p)
 	}
+	for _, port := range []string{`"HostPort":65535`, `"HostPort":8080,"HostIP":"127.0.0.1"`} {
+		h.fails("NetworkDriver.ProgramExternalConnectivity", `{`+ids("n1", "e1")+`,"Options":{"com.docker.network.portmap":[{"Proto":6,"Port":1,`+port+`}]}}`,
+			"a program of the host listens at port")
+	}
+	h.call("NetworkDriver.ProgramExternalConnectivity", `{`+ids("n1", "e1")+`,"Options":{"com.docker.network.portmap":[{"Proto":6,"Port":1,"HostPort":8080,"HostIP":"127.0.0.2"}]}}`)
 	// That a port cannot be tried does not mean that it is in use.
 	h.fails("NetworkDriver.ProgramExternalConnectivity", `{`+ids("n1", "e1")+`,"Options":{"com.docker.network.portmap":[{"Proto":6,"Port":1,"HostPort":65535,"HostPortEnd":65537}]}}`,
 		"is port 65536 of the host free?")

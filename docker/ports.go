@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -129,6 +130,15 @@ func (d *Driver) choose(record *attach.Record, bindings []portBinding) (out []at
 			return nil, err
 		}
 		first, last, step := b.candidates()
+		if p.HostPort = first; step == 0 {
+			used, err := listens(p)
+			if err != nil {
+				return nil, fmt.Errorf("port %d/%s: is port %d of the host free? %w", b.Port, p.Protocol, first, err)
+			}
+			if used {
+				return nil, fmt.Errorf("port %d/%s: a program of the host listens at port %d: stop it, or publish another port", b.Port, p.Protocol, first)
+			}
+		}
 		for p.HostPort = first; step != 0; p.HostPort += step {
 			used := taken[portKey(p)]
 			if !used {
@@ -159,9 +169,9 @@ func takeFixed(taken map[string]bool, bindings []portBinding) {
 	}
 }
 
-// listens reports whether a program listens at a port of the host, such as Docker's proxy for its own bridge.
+// listens reports whether a program listens at a port of the host, on the address that is published, such as Docker's proxy for its own bridge.
 func listens(p attach.Port) (_ bool, err error) {
-	address := fmt.Sprint(":", p.HostPort)
+	address := net.JoinHostPort(p.HostIP, strconv.Itoa(p.HostPort))
 	var l io.Closer
 	switch p.Protocol {
 	case "tcp":

@@ -128,10 +128,13 @@ func (d *Driver) unreserve(ctx context.Context, match func(*reservation) bool) e
 			continue // another call has released it
 		}
 		p, err := d.pools.read(r.Pool)
+		if errors.Is(err, os.ErrNotExist) { // Docker's network was removed first: DEL needs only the cluster's network
+			p, err = &pool{ID: r.Pool, Network: r.Network}, nil
+		}
 		if err == nil {
 			_, err = d.runIPAM(ctx, "DEL", id, p, nil)
 		}
-		if err == nil || errors.Is(err, os.ErrNotExist) {
+		if err == nil {
 			err = d.reserved.remove(id)
 		}
 		errs = append(errs, err)

@@ -79,8 +79,8 @@ func TestChurn(t *testing.T) {
 		list, _, err := s.List(storetest.Context(t), cluster.AddressesPrefix)
 		return err == nil && len(list) == len(m.of)
 	})
-	if m.n < nodes*workers*rounds {
-		t.Errorf("%d were given of %d", m.n, nodes*workers*rounds)
+	if want := 2 * nodes * workers * rounds; m.n != want {
+		t.Errorf("%d addresses were assigned, want %d", m.n, want)
 	}
 }
 

@@ -120,8 +120,9 @@ func TestDeletedAddress(t *testing.T) {
 		e, err := s.Get(storetest.Context(t), key)
 		return err == nil && string(e.Value) == string(before.Value)
 	})
-	kerneltest.Until(t, func() bool { m.mu.Lock(); defer m.mu.Unlock(); return !m.recheck })
-	if e, err := s.Get(storetest.Context(t), cluster.AddressKey("whereabouts", released)); !errors.Is(err, os.ErrNotExist) {
+	gone := cluster.AddressKey("whereabouts", released)
+	kerneltest.Until(t, func() bool { m.mu.Lock(); defer m.mu.Unlock(); return m.state.revision(gone) == 0 && !m.recheck })
+	if e, err := s.Get(storetest.Context(t), gone); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("an address that no container holds was claimed again: %s, %v", e.Value, err)
 	}
 }

@@ -33,6 +33,7 @@ func TestUnusedVNI(t *testing.T) {
 	}
 	kerneltest.Until(t, func() bool { return !looked().IsZero() })
 	storetest.Put(t, s, cluster.VNIKey(5004), "blue")
+	kerneltest.Until(t, func() bool { return ready(second) })
 	must(t, m.reclaim(t.Context())) // too early
 	must(t, second.reclaim(t.Context()))
 	must(t, second.reclaim(t.Context()))

@@ -3,6 +3,7 @@ package cluster
 import (
 	"net/netip"
 	"slices"
+	"time"
 )
 
 // Node is a host of the cluster. Only its agent writes the document.
@@ -130,4 +131,5 @@ type Endpoint struct {
 	Pod       string       `json:"pod,omitempty"` // "NAMESPACE/NAME"; a container that is not a pod has its ID as the name
 
 	Labels map[string]string `json:"labels,omitempty"` // that policies select
+	Since  time.Duration     `json:"since,omitempty"`  // time of the ADD since the node's boot, for an attachment with labels
 }

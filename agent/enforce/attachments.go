@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"net/netip"
@@ -185,23 +186,47 @@ func (e *Enforcer) noteDirect(a *podstate.Endpoint, k podstate.Key, known bool) 
 	e.direct[k] = true
 }
 
-// readAttachments updates all claims from the files. It finds attachments whose DEL could not reach this agent.
-func (e *Enforcer) readAttachments() {
+// readAttachments updates all claims from the files. It finds attachments whose DEL could not reach this agent. With an
+// error, listed says whether it knows which attachments there are.
+func (e *Enforcer) readAttachments() (listed bool, err error) {
 	keys, err := e.o.Attachments.Endpoints()
 	if err != nil {
-		e.o.Log.Error("network policy cannot read the attachments of this node", "error", err)
-		return
+		return false, err
 	}
 	for _, id := range e.claims() {
 		if k := keyOf(id); !slices.Contains(keys, k) {
 			keys = append(keys, k)
 		}
 	}
+	var errs []error
 	for _, k := range keys {
 		if _, err := e.readAttachment(k); err != nil {
-			e.o.Log.Error("network policy ignores an attachment", "container", k.ContainerID, "interface", k.IfName, "error", err)
+			errs = append(errs, fmt.Errorf("container %s, interface %s: %w", k.ContainerID, k.IfName, err))
 		}
 	}
+	return true, errors.Join(errs...)
+}
+
+// attachmentReader reads the attachments' files again until it can read all of them: a host may lack memory or file
+// descriptors for a moment.
+type attachmentReader struct {
+	*Enforcer
+	failed string // what was logged
+}
+
+// read reads the files, and reports whether the attachments are known, and all of them are read.
+func (r *attachmentReader) read() (listed, complete bool) {
+	listed, err := r.readAttachments()
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != r.failed && text != "" {
+		r.o.Log.Error("network policy cannot read attachments of this node; the agent tries again", "error", err)
+	}
+	r.failed = text
+	r.setUnread(text)
+	return listed, err == nil
 }
 
 // lookEvery is the interval between looks at the attachments' files, for changes of which no plugin could tell the
@@ -214,18 +239,22 @@ func (e *Enforcer) followAttachments(ctx context.Context) {
 	if !e.waitNeeded(ctx) {
 		return
 	}
-	last, _ := e.o.Attachments.EndpointStamp()
-	e.readHost()
-	e.readAttachments()
-	e.synced(attachmentFiles)
+	r := &attachmentReader{Enforcer: e}
+	known, last := false, ""
 	t := time.NewTicker(lookEvery)
 	defer t.Stop()
 	for {
 		e.readHost()
 		stamp, changed := e.o.Attachments.EndpointStamp()
-		if stamp != last {
-			e.readAttachments()
-			last = stamp
+		if stamp != last || !known {
+			listed, complete := r.read()
+			if listed && !known {
+				known = true
+				e.synced(attachmentFiles)
+			}
+			if last = stamp; !complete {
+				last = ""
+			}
 		}
 		if time.Since(changed) < lookEvery { // more changes may get the same time
 			last = ""

@@ -224,7 +224,7 @@ func (o Options) thisHost() ([]*policy.Endpoint, *policy.Node, error) {
 	e := newEnforcer(o, nil)
 	e.activate()
 	e.readHost()
-	e.readAttachments()
+	_, _ = e.readAttachments()
 	return e.compiler.Endpoints(), e.host, nil
 }
 

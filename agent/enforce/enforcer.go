@@ -63,6 +63,7 @@ type Enforcer struct {
 	waiting      map[chan struct{}]string // closed when policy is in force for a claim, the value
 	failure      error                    // of the last write
 	unreadable   string                   // why some policies cannot be read
+	unread       string                   // why some attachments cannot be read
 	changed      time.Time                // of the last write that changed something
 	events       []time.Time              // of changes that the kernel does not have yet
 	direct       map[podstate.Key]bool    // attachments to which policy does not apply
@@ -273,15 +274,6 @@ func (e *Enforcer) synced(resource string) {
 	wake(e.kick)
 }
 
-// setUnreadable notes why some policies cannot be read, or with "" that all can.
-func (e *Enforcer) setUnreadable(why string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	const longest = 300 // bytes: it gets into the node's document in the store
-	why = strings.ReplaceAll(why, "\n", "; ")
-	e.unreadable = strings.ToValidUTF8(why[:min(len(why), longest)], "")
-}
-
 // loop writes changes to the kernel, and compares everything now and then.
 func (e *Enforcer) loop(ctx context.Context, p *nftable.Programmer) {
 	full := time.NewTicker(fullCheck)
@@ -377,6 +369,8 @@ func (e *Enforcer) Problem() string {
 	switch missing := slices.Sorted(maps.Keys(e.missing)); {
 	case e.unreadable != "":
 		return "the agent cannot read all policies: " + e.unreadable
+	case e.unread != "":
+		return "the agent cannot read all attachments of this node: " + e.unread
 	case len(missing) > 0:
 		return "the agent has not received since it started: " + strings.Join(missing, ", ")
 	case e.failure != nil:

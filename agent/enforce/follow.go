@@ -126,6 +126,7 @@ type follower struct {
 	e     *Enforcer
 	mu    sync.Mutex
 	names map[string]bool // namespace/name
+	gone  time.Time       // since when the API does not have the type, although it had objects; zero: it has
 }
 
 // run follows the kind's objects until the context ends.
@@ -144,13 +145,21 @@ func (f *follower) run(ctx context.Context, config *rest.Config) error {
 	return nil
 }
 
-// listIfKnown treats a type that the API does not have as one without objects, unless there were some before.
+// listIfKnown treats a type that the API does not have as one without objects. If there were some before, it waits first:
+// an API server that starts may not have the type yet.
 func (f *follower) listIfKnown(list cache.ListWithContextFunc) cache.ListWithContextFunc {
 	return func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		out, err := list(ctx, o)
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		if apierrors.IsNotFound(err) && len(f.names) == 0 {
+		if !apierrors.IsNotFound(err) {
+			f.gone = time.Time{}
+			return out, err
+		}
+		if f.gone.IsZero() {
+			f.gone = time.Now()
+		}
+		if len(f.names) == 0 || time.Since(f.gone) >= withoutType {
 			return &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: "0"}}, nil
 		}
 		return out, err

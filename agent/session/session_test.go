@@ -314,7 +314,7 @@ func TestWriter(t *testing.T) {
 func TestModel(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t, etcdtest.Options{})
-	ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), kerneltest.Slow(5*time.Second))
 	defer stop()
 	admin := etcd.Store(t)
 	var all sync.WaitGroup

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"net"
 	"os"
 	"os/exec"
@@ -207,13 +208,12 @@ func probe(t *testing.T, link, container, to string) func() (sent, lost int64) {
 			}
 		}
 	}()
-	for i := 0; received.Load() == 0; i++ { // wait until the neighbours are resolved
-		if i > 100 {
-			t.Fatal("nobody answers the probe")
+	kerneltest.Eventually(t, func() error { // the neighbours are resolved
+		if _, _ = conn.Write([]byte("first")); received.Load() == 0 {
+			return errors.New("nobody answers the probe")
 		}
-		_, _ = conn.Write([]byte("first"))
-		time.Sleep(50 * time.Millisecond)
-	}
+		return nil
+	})
 	time.Sleep(kerneltest.Slow(200 * time.Millisecond))
 	received.Store(0)
 	stop, done := make(chan struct{}), make(chan struct{})
@@ -233,10 +233,7 @@ func probe(t *testing.T, link, container, to string) func() (sent, lost int64) {
 	return func() (int64, int64) {
 		close(stop)
 		<-done
-		for range 50 {
-			if received.Load() == sent.Load() {
-				break
-			}
+		for end := time.Now().Add(kerneltest.Slow(5 * time.Second)); received.Load() < sent.Load() && time.Now().Before(end); {
 			time.Sleep(20 * time.Millisecond)
 		}
 		return sent.Load(), sent.Load() - received.Load()

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead/fairlead/install/cluster/probe"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // checkedCluster is an API with agents and running client pods on the nodes n1 and n2, and a listening pod on n1 only.
@@ -66,7 +67,7 @@ func TestCheckWithSlowAPI(t *testing.T) {
 			<-r.Context().Done()
 		}
 	})
-	o := CheckOptions{Namespace: "net", Timeout: 1500 * time.Millisecond, Progress: func(string) {}}
+	o := CheckOptions{Namespace: "net", Timeout: kerneltest.Slow(1500 * time.Millisecond), Progress: func(string) {}}
 	found, err := c.waitForListeners(t.Context(), s, o, &Check{})
 	if err != nil || found["n1"] == nil || calls.Load() < 2 {
 		t.Errorf("%v, %v after %d calls", found, err, calls.Load())

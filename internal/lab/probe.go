@@ -82,9 +82,15 @@ func (p *Probe) Answers() (int, error) {
 	}
 }
 
-var summary = regexp.MustCompile(`(\d+) packets transmitted, (\d+) received`)
+var (
+	summary  = regexp.MustCompile(`(\d+) packets transmitted, (\d+) received`)
+	answered = regexp.MustCompile(`bytes from .*icmp_seq=(\d+) `)
+)
 
-// Stop waits for outstanding answers, stops the probe, and returns the result.
+// inFlight limits the packets at the end that count as in flight: ping does not wait for their answers.
+const inFlight = 20
+
+// Stop stops the probe and returns the result. The packets after the last answer were in flight.
 func (p *Probe) Stop() (Lost, error) {
 	_ = p.cmd.Process.Signal(syscall.SIGINT)
 	select {
@@ -99,6 +105,12 @@ func (p *Probe) Stop() (Lost, error) {
 	}
 	sent, _ := strconv.Atoi(m[1])
 	received, _ := strconv.Atoi(m[2])
+	if all := answered.FindAllStringSubmatch(output, -1); len(all) > 0 {
+		last, _ := strconv.Atoi(all[len(all)-1][1])
+		if flying := int(uint16(sent) - uint16(last)); flying < inFlight { // ping counts in 16 bits
+			sent -= flying
+		}
+	}
 	return Lost{sent, sent - received}, nil
 }
 

@@ -37,8 +37,12 @@ func TestChurn(t *testing.T) {
 	t.Parallel()
 	h := newChurnHost(t)
 	h.run("once") // now shared objects exist
-	time.Sleep(settleTime / 5)
 	before := h.state()
+	for unchanged := time.Now(); time.Since(unchanged) < settleTime/5; time.Sleep(100 * time.Millisecond) {
+		if now := h.state(); now != before {
+			before, unchanged = now, time.Now()
+		}
+	}
 	seed := os.Getenv("FAIRLEAD_SEED")
 	if seed == "" {
 		seed = strconv.FormatUint(rand.Uint64(), 10)

@@ -1,7 +1,7 @@
 package cluster
 
 import (
-	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -134,8 +134,8 @@ func TestRemovedNodeReleasesBlocks(t *testing.T) {
 	must(t, b.Agent.Stop(5*time.Second))
 	var removed time.Time
 	kerneltest.Eventually(t, func() error {
+		removed = time.Now() // before the command, which may end late
 		_, err := a.Cluster(t.Context(), "node", "remove", "b")
-		removed = time.Now()
 		return err
 	})
 	routes := func() string {
@@ -157,17 +157,15 @@ func TestRemovedNodeReleasesBlocks(t *testing.T) {
 		must(t, err)
 		return strings.Contains(out, "removed")
 	}
-	if !blocksKept() {
+	if !blocksKept() && time.Since(removed) < 3*time.Second {
 		t.Error("its blocks were released at once")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	must(t, lab.Until(ctx, func() error {
+	kerneltest.Eventually(t, func() error {
 		if blocksKept() {
-			return fmt.Errorf("its blocks are not released")
+			return errors.New("its blocks are not released")
 		}
 		return nil
-	}))
+	})
 	if elapsed := time.Since(removed); elapsed < 3*time.Second {
 		t.Errorf("its blocks were released after %s", elapsed)
 	}

@@ -161,7 +161,8 @@ func state(t *testing.T, n *lab.Node) (all string) {
 	return all
 }
 
-// TestPartition disconnects a node and reconnects it. It continues, and the other nodes are not affected.
+// TestPartition disconnects a node and reconnects it. It continues, the other nodes are not affected, and all nodes keep
+// their routes.
 func TestPartition(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3, 1, vxlanNet)
@@ -175,7 +176,14 @@ func TestPartition(t *testing.T) {
 		must(t, err)
 		local := attach(t, x, "c2", "pods") // it works without the others
 		must(t, x.Ping(t.Context(), "c1", local))
+		kept := func(n *lab.Node) string { return kerneltest.Mask(state(t, n), kerneltest.Counters) }
+		ofA, ofX := kept(a), kept(x)
 		time.Sleep(3 * time.Second)
+		for n, before := range map[*lab.Node]string{a: ofA, x: ofX} {
+			if now := kept(n); now != before {
+				t.Errorf("without the connection, node %s changed:\n%s", n.Name, kerneltest.Diff(before, now))
+			}
+		}
 		_, err = c.Switch(t.Context(), "ip", "link", "set", "dev", x.Name, "up")
 		must(t, err)
 		wantReach(t, a, "c1", local)

@@ -159,6 +159,10 @@ func TestPolicyStore(t *testing.T) {
 	c.Stores[0].Process.Kill()
 	a.Agent.Kill()
 	must(t, a.Start())
+	kerneltest.Eventually(t, func() error { // the new process has written its rules
+		_, err := a.Fairlead(t.Context(), "agent", "status")
+		return err
+	})
 	wantNoReach(t, b, "far", db)
 	wantReach(t, b, "web", db)
 	must(t, c.Stores[0].Start())

@@ -2,6 +2,7 @@ package security
 
 import (
 	"encoding/binary"
+	"errors"
 	"net"
 	"net/netip"
 	"strings"
@@ -230,10 +231,12 @@ func TestRogueRouter(t *testing.T) {
 			}
 			// The advertisement is valid: without the sysctl the host accepts it.
 			kerneltest.Run(t, "sysctl", "-qw", "net.ipv6.conf."+link+".forwarding=0", "net.ipv6.conf."+link+".accept_ra=2")
-			send()
-			if got := acceptedRoutes(""); got == "" {
-				t.Error("without the sysctl the host does not accept it either: the attack does not work in this test")
-			}
+			kerneltest.Eventually(t, func() error {
+				if send(); acceptedRoutes("") == "" {
+					return errors.New("without the sysctl the host does not accept it either: the attack does not work in this test")
+				}
+				return nil
+			})
 		})
 	}
 }

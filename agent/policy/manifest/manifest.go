@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"slices"
 	"strings"
 
+	goyaml "go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -85,12 +87,62 @@ func (l *loader) documents(raw []byte) error {
 			return nil
 		}
 		if err == nil && len(bytes.TrimSpace(text)) > 0 {
-			err = l.object(text)
+			err = l.document(text)
 		}
 		if err != nil {
 			return fmt.Errorf("document %d: %w", n, err)
 		}
 	}
+}
+
+// document reads a document of YAML, or all objects of a JSON stream.
+func (l *loader) document(text []byte) error {
+	stream, isJSON := jsonStream(text)
+	if !isJSON {
+		if err := single(text); err != nil {
+			return err
+		}
+		return l.object(text)
+	}
+	for i, o := range stream {
+		if err := l.object(o); err != nil {
+			if len(stream) > 1 {
+				err = fmt.Errorf("object %d: %w", i+1, err)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// jsonStream returns the values of a text that is JSON: one, or several one after the other.
+func jsonStream(text []byte) (values [][]byte, isJSON bool) {
+	if !bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
+		return nil, false
+	}
+	for d := stdjson.NewDecoder(bytes.NewReader(text)); ; {
+		var v stdjson.RawMessage
+		switch err := d.Decode(&v); {
+		case errors.Is(err, io.EOF):
+			return values, true
+		case err != nil:
+			return nil, false
+		}
+		values = append(values, v)
+	}
+}
+
+// single returns an error if a text has a second YAML document, which the parsers of objects ignore.
+func single(text []byte) error {
+	d := goyaml.NewDecoder(bytes.NewReader(text))
+	var v any
+	if d.Decode(&v) != nil {
+		return nil // the parser of the object reports it
+	}
+	if err := d.Decode(&v); !errors.Is(err, io.EOF) {
+		return errors.New(`another object follows the first one: put a line "---" between them`)
+	}
+	return nil
 }
 
 // object reads one object, or each object of a list.
@@ -133,7 +185,7 @@ func (l *loader) object(text []byte) error {
 		}
 		return nil
 	}
-	if err := decode(text, o); err != nil {
+	if err := decode(text, o, versions()[head.Kind] != ""); err != nil {
 		return fmt.Errorf("%s: %w", strings.TrimSpace(head.Kind+" "+o.GetName()), err)
 	}
 	switch head.Kind {
@@ -175,13 +227,17 @@ func explain(text []byte, err error) error {
 	return err
 }
 
-// decode decodes as the API server does: an unknown key is an error, and so is one with other capitals.
-func decode(text []byte, into any) error {
+// decode decodes an object. In a policy, an unknown key is an error, and so is one with other capitals, as for the API
+// server. A pod, a namespace or a node of a newer Kubernetes may have keys that policy does not need.
+func decode(text []byte, into any, known bool) error {
 	raw, err := strict.YAMLToJSONStrict(text)
 	if err != nil {
 		return explain(text, err)
 	}
 	unknown, err := json.UnmarshalStrict(raw, into)
+	if !known {
+		return err
+	}
 	return errors.Join(append(unknown, err)...)
 }
 

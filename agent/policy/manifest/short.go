@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	strict "sigs.k8s.io/yaml"
 )
@@ -72,7 +74,7 @@ func isShort(text []byte) bool {
 // parseShort returns the NetworkPolicy for which a policy in the short form stands.
 func parseShort(text []byte) (*networkingv1.NetworkPolicy, error) {
 	var s short
-	if err := decode(text, &s); err != nil {
+	if err := decode(text, &s, true); err != nil {
 		return nil, err
 	}
 	p := &networkingv1.NetworkPolicy{}
@@ -188,6 +190,9 @@ func selectorOf(text string) (*metav1.LabelSelector, error) {
 	case "*":
 		return &metav1.LabelSelector{}, nil
 	}
+	if err := oneValue(text); err != nil {
+		return nil, err
+	}
 	return metav1.ParseToLabelSelector(text)
 }
 
@@ -239,4 +244,24 @@ func portOf(text string) (p networkingv1.NetworkPolicyPort, err error) {
 	end := int32(to)
 	p.EndPort = &end
 	return p, nil
+}
+
+// oneValue returns an error for a selector that wants two values of one label. The parser would take the last one.
+func oneValue(text string) error {
+	requirements, err := labels.ParseToRequirements(text)
+	if err != nil {
+		return nil // the parser of the selector reports it
+	}
+	values := map[string]string{}
+	for _, r := range requirements {
+		if r.Operator() != selection.Equals && r.Operator() != selection.DoubleEquals {
+			continue
+		}
+		value := strings.Join(r.ValuesUnsorted(), "")
+		if other, twice := values[r.Key()]; twice {
+			return fmt.Errorf(`two values for the label %q: for either of them, write "%s in (%s,%s)"`, r.Key(), r.Key(), other, value)
+		}
+		values[r.Key()] = value
+	}
+	return nil
 }

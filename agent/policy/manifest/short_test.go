@@ -51,6 +51,8 @@ func TestInvalidShort(t *testing.T) {
 		"{policy: p, for: a=b, out: [{from: a=b}]}":           `out[0]: from: want "to" here`,
 		"{policy: p, for: a=b, in: [{from: []}]}":             "from: the list is empty",
 		"{policy: p, for: a=b, in: [{from: ['']}]}":           `from: "" is neither`,
+		"{policy: p, for: 'a=b,a=c', in: []}":                 `for: two values for the label "a": for either of them, write "a in (b,c)"`,
+		"{policy: p, for: a=b, in: [{from: 'a==b,c,a=b'}]}":   `two values for the label "a"`,
 		"{policy: p, for: a=b, in: [{from: 10.0.0.0/33}]}":    `from: "10.0.0.0/33" is neither`,
 		"{policy: p, for: a=b, in: [{from: [{a: b}]}]}":       "want a text or a number",
 		"{policy: p, for: a=b, in: [{ports: []}]}":            "ports: the list is empty",

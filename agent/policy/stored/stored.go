@@ -53,13 +53,24 @@ func (d Document) Name() string {
 	return ""
 }
 
+// words returns the namespace and the name of a policy, or the name alone.
+func (d Document) words() []string {
+	switch {
+	case d.Policy != nil:
+		return []string{d.Policy.Namespace, d.Policy.Name}
+	case d.ClusterPolicy != nil:
+		return []string{d.ClusterPolicy.Name}
+	}
+	return []string{d.Namespace.Name}
+}
+
 // Key returns the key of a policy or a namespace in the store.
 func (d Document) Key() string { return cluster.PoliciesPrefix + d.Name() }
 
 // Encode returns the value of a policy or a namespace in the store: what the user wrote, without what an API server
 // adds.
 func (d Document) Encode() ([]byte, error) {
-	for _, word := range strings.Split(d.Name(), "/")[1:] {
+	for _, word := range d.words() {
 		if errs := validation.IsDNS1123Subdomain(word); len(errs) > 0 {
 			return nil, fmt.Errorf("%s: invalid name: %s", d.Name(), strings.Join(errs, "; "))
 		}
@@ -140,14 +151,13 @@ func (all Endpoints) Set(a *cluster.Endpoint, add bool) (e *policy.Endpoint, exi
 	if delete(all[of], a.Key()); add {
 		all[of][a.Key()] = a
 	}
-	e = &policy.Endpoint{Namespace: namespace, Name: name, Node: a.Node}
-	container := ""
+	e = &policy.Endpoint{Namespace: namespace, Name: name, Node: a.Node, Labels: map[string]string{}}
+	newest := newestContainer(all[of])
 	for _, key := range slices.Sorted(maps.Keys(all[of])) {
 		a := all[of][key]
-		if a.Container != container { // one container counts, with the labels of all its attachments
-			container, e.Labels = a.Container, map[string]string{}
+		if a.Container == newest { // one container counts, with the labels of all its attachments
+			maps.Copy(e.Labels, a.Labels)
 		}
-		maps.Copy(e.Labels, a.Labels)
 		addAddresses(e, a)
 		exists = true
 	}
@@ -155,6 +165,20 @@ func (all Endpoints) Set(a *cluster.Endpoint, add bool) (e *policy.Endpoint, exi
 		delete(all, of)
 	}
 	return e, exists
+}
+
+// newestContainer returns the container that was added last. An earlier one with its name ended without a DEL.
+func newestContainer(list map[string]*cluster.Endpoint) string {
+	var newest *cluster.Endpoint
+	for _, a := range list {
+		if newest == nil || cmp.Or(cmp.Compare(a.Since, newest.Since), cmp.Compare(a.Key(), newest.Key())) > 0 {
+			newest = a
+		}
+	}
+	if newest == nil {
+		return ""
+	}
+	return newest.Container
 }
 
 func addAddresses(e *policy.Endpoint, a *cluster.Endpoint) {

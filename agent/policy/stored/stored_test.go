@@ -19,8 +19,11 @@ func TestLabelsOfAttachments(t *testing.T) {
 	t.Parallel()
 	all := Endpoints{}
 	var e *policy.Endpoint
-	for key, labels := range map[string]string{"a/eth0": `{"old": "x"}`, "b/eth0": `{"app": "db"}`, "b/eth1": `{"net": "b"}`, "b/eth2": `{}`} {
-		d, err := Decode("endpoints/n2/"+key, []byte(`{"network": "default", "pod": "shop/db", "labels": `+labels+`}`))
+	for key, value := range map[string]string{
+		"c/eth0": `"labels": {"old": "x"}, "since": 5`, "a/eth0": `"labels": {"older": "x"}`,
+		"b/eth0": `"labels": {"app": "db"}, "since": 7`, "b/eth1": `"labels": {"net": "b"}, "since": 8`, "b/eth2": `"labels": {}, "since": 4`,
+	} {
+		d, err := Decode("endpoints/n2/"+key, []byte(`{"network": "default", "pod": "shop/db", `+value+`}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -28,6 +31,18 @@ func TestLabelsOfAttachments(t *testing.T) {
 	}
 	if want := (map[string]string{"app": "db", "net": "b"}); !maps.Equal(e.Labels, want) {
 		t.Errorf("labels %v, want %v", e.Labels, want)
+	}
+}
+
+// TestNamesWithSlashes verifies that a policy whose name has a slash is rejected: its key could be that of another policy.
+func TestNamesWithSlashes(t *testing.T) {
+	t.Parallel()
+	for _, name := range [][2]string{{"a", "b/c"}, {"a/b", "c"}, {"", "c"}} {
+		p := &networkingv1.NetworkPolicy{}
+		p.Namespace, p.Name = name[0], name[1]
+		if raw, err := (Document{Policy: p}).Encode(); err == nil {
+			t.Errorf("%q: %s", name, raw)
+		}
 	}
 }
 
