@@ -465,6 +465,26 @@ func TestEndpointsOfRemovedNode(t *testing.T) {
 	}
 }
 
+// TestRequestedAddressOfInvalidNode verifies that an address is not taken from a container whose node has an invalid
+// document: the node exists.
+func TestRequestedAddressOfInvalidNode(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, twoSubnets)
+	s := b.open(t)
+	storetest.Put(t, s, cluster.NodeKey("b"), `{"addresses": ["127.0.0.1/8"]}`)
+	for ip, node := range map[string]string{"10.250.0.18": "b", "10.250.0.19": "removed"} {
+		storetest.Put(t, s, cluster.AddressKey("default", netip.MustParseAddr(ip)), `{"owner": "x eth0", "node": "`+node+`", "container": "x", "ifName": "eth0"}`)
+	}
+	m, _ := b.node("a")
+	kerneltest.Until(t, func() bool { return ready(m) })
+	if ip, err := claimOne(m, "c1", "", wants("10.250.0.18", false)); err == nil || !strings.Contains(err.Error(), "belongs to x eth0 on node b") {
+		t.Errorf("got %s, %v", ip, err)
+	}
+	if ip, err := claimOne(m, "c1", "", wants("10.250.0.19", false)); err != nil || ip != "10.250.0.19" {
+		t.Errorf("of a removed node: got %s, %v", ip, err)
+	}
+}
+
 // TestReleasesWaitForStore checks that releases stay in the journal while the store is unavailable, and run in order
 // before any claim.
 func TestReleasesWaitForStore(t *testing.T) {

@@ -67,7 +67,7 @@ func TestCheckWithSlowAPI(t *testing.T) {
 			<-r.Context().Done()
 		}
 	})
-	o := CheckOptions{Namespace: "net", Timeout: kerneltest.Slow(1500 * time.Millisecond), Progress: func(string) {}}
+	o := CheckOptions{Namespace: "net", Timeout: kerneltest.Slow(4 * time.Second), Progress: func(string) {}}
 	found, err := c.waitForListeners(t.Context(), s, o, &Check{})
 	if err != nil || found["n1"] == nil || calls.Load() < 2 {
 		t.Errorf("%v, %v after %d calls", found, err, calls.Load())
