@@ -49,31 +49,25 @@ func summary(list []error) string {
 
 // logUnreachable logs the peers that this node cannot reach when they change.
 func (a *Agent) logUnreachable() {
-	list := a.status.unreachable()
-	now := summary(list)
-	if now == a.lastUnreachable {
-		return
-	}
-	a.lastUnreachable = now
-	if now == "" {
-		a.log.Info("all nodes can be reached")
-		return
-	}
-	a.log.Warn("cannot reach nodes", "count", len(list), "why", now)
+	a.logChanged(&a.lastUnreachable, a.status.unreachable(), "all nodes can be reached", "cannot reach nodes")
 }
 
 // logNetworks logs the isolated networks that do not work on this node when they change.
 func (a *Agent) logNetworks() {
-	now := summary(a.status.networkErrors(""))
-	if now == a.lastNetworks {
+	a.logChanged(&a.lastNetworks, a.status.networkErrors(""), "all isolated networks of this node work", "isolated networks of this node do not work")
+}
+
+// logChanged logs a list of errors if it differs from the last one.
+func (a *Agent) logChanged(last *string, list []error, none, some string) {
+	now := summary(list)
+	if now == *last {
 		return
 	}
-	a.lastNetworks = now
-	if now == "" {
-		a.log.Info("all isolated networks of this node work")
+	if *last = now; now == "" {
+		a.log.Info(none)
 		return
 	}
-	a.log.Warn("isolated networks of this node do not work", "why", now)
+	a.log.Warn(some, "count", len(list), "why", now)
 }
 
 // logReady logs changes of readiness and the reasons: the same ones that /readyz and "fairlead agent status" show.

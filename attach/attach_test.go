@@ -229,13 +229,11 @@ func TestInvalidRecords(t *testing.T) {
 	}
 }
 
-// TestDamagedRecord changes each byte of a record in turn. The record counts as absent, so that DEL searches the
-// attachment's objects: with a changed name of a link, it would remove another one.
-func TestDamagedRecord(t *testing.T) {
-	t.Parallel()
+// finished returns a directory with the record of a finished ADD, the record's file and its content.
+func finished(t *testing.T) (d *attach.Dir, file string, whole []byte) {
+	t.Helper()
 	root := t.TempDir()
-	d := attach.Open(root)
-	file := filepath.Join(root, "attach", "net", "c1,eth0.json")
+	d, file = attach.Open(root), filepath.Join(root, "attach", "net", "c1,eth0.json")
 	r := record(d, owner)
 	if err := errors.Join(create(d, r), d.Finish(r, 0)); err != nil {
 		t.Fatal(err)
@@ -244,6 +242,14 @@ func TestDamagedRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return d, file, whole
+}
+
+// TestDamagedRecord changes each byte of a record in turn. The record counts as absent, so that DEL searches the
+// attachment's objects: with a changed name of a link, it would remove another one.
+func TestDamagedRecord(t *testing.T) {
+	t.Parallel()
+	d, file, whole := finished(t)
 	key := len(`{"sum"`) // with another key, the content is as it was
 	for at := range whole {
 		damaged := slices.Clone(whole)
@@ -662,17 +668,7 @@ func TestSharing(t *testing.T) {
 // TestReadDuringWrite reads a record whose owner is writing it in place. The reader must not remove it.
 func TestReadDuringWrite(t *testing.T) {
 	t.Parallel()
-	root := t.TempDir()
-	d := attach.Open(root)
-	file := filepath.Join(root, "attach", "net", "c1,eth0.json")
-	r := record(d, owner)
-	if err := errors.Join(create(d, r), d.Finish(r, 0)); err != nil {
-		t.Fatal(err)
-	}
-	whole, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d, file, whole := finished(t)
 	writer, err := os.OpenFile(file, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
