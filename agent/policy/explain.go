@@ -146,9 +146,17 @@ func (w *World) Selections() (out []Selection) {
 		all = append(all, fromClusterPolicy(cnp))
 	}
 	slices.SortFunc(all, compareRules)
+	byNamespace := map[string][]*Endpoint{}
+	for _, e := range w.Endpoints {
+		byNamespace[e.Namespace] = append(byNamespace[e.Namespace], e)
+	}
 	for _, p := range all {
 		s := Selection{Policy: p.id, Endpoints: []string{}}
-		for _, e := range w.Endpoints {
+		candidates := w.Endpoints
+		if p.subject.namespace != "" {
+			candidates = byNamespace[p.subject.namespace]
+		}
+		for _, e := range candidates {
 			labels, known := w.Namespaces[e.Namespace]
 			if !p.noPods && p.subject.matches(e.Namespace, known, labels, e.Labels) {
 				s.Endpoints = append(s.Endpoints, EndpointKey(e.Namespace, e.Name))
