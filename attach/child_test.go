@@ -29,6 +29,11 @@ func TestLocksEndDespiteChild(t *testing.T) {
 		defer cancel()
 		return d.LockList(ctx, owner)
 	}
+	chain := func(d *attach.Dir) (func(), error) {
+		ctx, cancel := context.WithTimeout(t.Context(), kerneltest.Slow(time.Second))
+		defer cancel()
+		return d.LockChain(ctx, owner)
+	}
 	port := func(d *attach.Dir) (func(), error) {
 		ctx, cancel := context.WithTimeout(t.Context(), kerneltest.Slow(time.Second))
 		defer cancel()
@@ -63,6 +68,7 @@ func TestLocksEndDespiteChild(t *testing.T) {
 		{"repair", after(func(d *attach.Dir) (func(), error) { _, release, err := d.Hold(owner); return release, err }), take},
 		{"reservation", reserve, reserve},
 		{"list", list, list},
+		{"chain", chain, chain},
 		{"host port", port, port},
 	} {
 		t.Run(c.name, func(t *testing.T) {

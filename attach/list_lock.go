@@ -14,7 +14,16 @@ import (
 // for another runtime until the context's deadline, or a minute. Plugins do not need the lock: of their ADDs of one
 // attachment only one begins.
 func (d *Dir) LockList(ctx context.Context, o kernel.Owner) (unlock func(), err error) {
-	path := d.file(o) + ".list~" // ClearReservations removes the file of a killed process
+	return lockFile(ctx, d.file(o)+".list~")
+}
+
+// LockChain is LockList for fairlead-chain, which a runtime may run while it holds its own lock.
+func (d *Dir) LockChain(ctx context.Context, o kernel.Owner) (unlock func(), err error) {
+	return lockFile(ctx, d.file(o)+".chain~")
+}
+
+// lockFile locks a file whose name ends in "~": ClearReservations removes the file of a killed process.
+func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 	for {
 		fd, err := openLockFile(path)
 		if err == syscall.EAGAIN && ctx.Err() == nil {

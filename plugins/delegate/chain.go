@@ -51,7 +51,16 @@ func (c chain) add(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error)
 	if err != nil {
 		return nil, err
 	}
-	existed := c.hasExternal(l.members) && isAttached(l, args)
+	existed := false
+	if c.hasExternal(l.members) {
+		owner := kernel.Owner{Network: l.conf.String("name"), ContainerID: args.ContainerID, IfName: args.IfName}
+		unlock, err := attach.Open("").LockChain(ctx, owner) // its process may be the first, and has no reservation
+		if err != nil {
+			return nil, cni.Errorf(cni.CodeTryAgainLater, "%w", err)
+		}
+		defer unlock()
+		existed = isAttached(owner)
+	}
 	out, failed, err := c.exec.ExecList(ctx, l.requests("ADD"), environment("ADD", args))
 	if err != nil && !existed {
 		return nil, errors.Join(l.of(failed, err), c.undo(ctx, l, failed, args))
@@ -63,8 +72,7 @@ func (c chain) add(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error)
 }
 
 // isAttached reports whether another ADD created the attachment, or is creating it. This ADD must not undo it.
-func isAttached(l *loaded, args *skel.CmdArgs) bool {
-	owner := kernel.Owner{Network: l.conf.String("name"), ContainerID: args.ContainerID, IfName: args.IfName}
+func isAttached(owner kernel.Owner) bool {
 	record, err := attach.Open("").Read(owner)
 	interrupted := func(p attach.Part) bool { return !p.Done && !p.Adding() }
 	return err == nil && record.HasNetns() && !slices.ContainsFunc(record.Parts, interrupted)
