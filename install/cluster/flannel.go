@@ -32,11 +32,12 @@ type Flannel struct {
 	Backend   string
 	Nodes     []string // to switch
 
-	begun   []string // nodes that an interrupted command has begun to move back
-	set     appsv1.DaemonSet
-	names   *model.FlannelAnnotations
-	network *model.Network // that Fairlead continues
-	values  kubernetes.Values
+	begun      []string // nodes that an interrupted command has begun to move back
+	handedOver bool     // an earlier uninstallation has moved all nodes back
+	set        appsv1.DaemonSet
+	names      *model.FlannelAnnotations
+	network    *model.Network // that Fairlead continues
+	values     kubernetes.Values
 }
 
 // findFlannel reads flannel's DaemonSet and its configuration, and verifies that its nodes can switch.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -38,6 +39,8 @@ type kubelets struct {
 	silent map[string]bool               // nodes whose listeners do not listen
 	dead   map[string]bool               // nodes that neither start nor end pods
 	report map[string]node.Report        // what uninstall finds on a node
+
+	handOver bool // the last pod of an uninstallation hands its node over to flanneld
 }
 
 // startKubelets starts with nodes n1, n2 and so on.
@@ -177,12 +180,25 @@ func (k *kubelets) run(p *corev1.Pod, path string) {
 		}()
 	case "fairlead-uninstall":
 		k.ready(name, false)
+		k.handOver = slices.Contains(p.Spec.Containers[0].Args, "--hand-over")
 		r := k.report[name]
 		r.Node = name
 		go k.setLog(p.Name, r)
 	}
 	k.patch(path, fmt.Sprintf(`{"status": {"phase": "Running", "podIP": %q, "podIPs": [{"ip": %q}], "conditions": [{"type": "Ready", "status": "True"}],
 		"containerStatuses": [{"name": %q, "image": "x", "imageID": "", "ready": true, "restartCount": 0, "state": {"running": {"startedAt": %q}}}]}}`, address, address, c, time.Now().Format(time.RFC3339)))
+}
+
+func (k *kubelets) setReport(name string, r node.Report) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.report[name] = r
+}
+
+func (k *kubelets) handsOver() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.handOver
 }
 
 func (k *kubelets) setLog(pod string, v any) {

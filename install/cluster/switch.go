@@ -122,7 +122,7 @@ func (c *Client) excludeSwitched(ctx context.Context, f *Flannel) error {
 	if err != nil {
 		return err
 	}
-	return c.patchFlannel(ctx, f, string(raw), saved{appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}, withoutSwitched(before.Nodes)})
+	return c.patchFlannel(ctx, f, map[string]any{savedAnnotation: string(raw)}, saved{appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}, withoutSwitched(before.Nodes)})
 }
 
 // notSwitched is the node requirement that keeps flannel off switched nodes.
@@ -138,9 +138,9 @@ func excludesSwitched(s *corev1.NodeSelector) bool {
 }
 
 // patchFlannel changes flannel's DaemonSet.
-func (c *Client) patchFlannel(ctx context.Context, f *Flannel, annotation any, to saved) error {
+func (c *Client) patchFlannel(ctx context.Context, f *Flannel, annotations map[string]any, to saved) error {
 	body, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"annotations": map[string]any{savedAnnotation: annotation}},
+		"metadata": map[string]any{"annotations": annotations},
 		"spec": map[string]any{
 			"updateStrategy": map[string]any{"type": to.UpdateStrategy.Type, "rollingUpdate": to.UpdateStrategy.RollingUpdate},
 			"template": map[string]any{"spec": map[string]any{"affinity": map[string]any{"nodeAffinity": map[string]any{

@@ -10,25 +10,32 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
-// formerFlannel returns the flannel to which a switched cluster can go back, with the nodes that have left it; nil if there
-// is none. handOver reports whether flanneld uses what agents have left on the nodes: that is so, too, after an earlier
-// command has gone back and ended the agents.
-func (c *Client) formerFlannel(ctx context.Context, agents bool) (f *Flannel, handOver bool, err error) {
+// handedOverAnnotation of flannel's DaemonSet says that an uninstallation has gone back to flannel and is not complete:
+// flanneld uses what agents have left on the nodes. A flannel that was installed later does not.
+const handedOverAnnotation = "fairlead.io/handed-over"
+
+// formerFlannel returns the flannel to which a switched cluster can go back, or has gone back, with the nodes that have
+// left it; nil if there is none.
+func (c *Client) formerFlannel(ctx context.Context) (f *Flannel, err error) {
 	others, err := c.Others(ctx)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	i := slices.IndexFunc(others, func(o Other) bool { return o.Product == "flannel" })
 	if i < 0 {
-		return nil, false, nil
+		return nil, nil
 	}
 	if f, err = c.flannelSet(ctx, others[i]); err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	if f.set.Annotations[savedAnnotation] == "" {
-		return nil, !agents, nil
+		if f.handedOver = f.set.Annotations[handedOverAnnotation] != ""; f.handedOver {
+			return f, nil
+		}
+		return nil, nil
 	}
 	nodes, err := list[corev1.Node](ctx, c, pathOf("Node", ""), "")
 	for _, n := range nodes {
@@ -39,7 +46,7 @@ func (c *Client) formerFlannel(ctx context.Context, agents bool) (f *Flannel, ha
 		}
 	}
 	slices.Sort(f.Nodes)
-	return f, true, err
+	return f, err
 }
 
 // chooseBack limits the nodes that go back to those that the user named.
@@ -47,7 +54,7 @@ func chooseBack(f *Flannel, nodes []string) error {
 	if len(nodes) == 0 {
 		return nil
 	}
-	if f == nil {
+	if f == nil || f.handedOver {
 		return errors.New("--node: the cluster has no flannel to which a node could go back")
 	}
 	for _, n := range nodes {
@@ -89,7 +96,14 @@ func (c *Client) goBack(ctx context.Context, f *Flannel, o UninstallOptions) err
 	if err := json.Unmarshal([]byte(f.set.Annotations[savedAnnotation]), &old); err != nil {
 		return fmt.Errorf("the annotation %s of DaemonSet %s: %w", savedAnnotation, f.DaemonSet, err)
 	}
-	return c.patchFlannel(ctx, f, nil, old)
+	return c.patchFlannel(ctx, f, map[string]any{savedAnnotation: nil, handedOverAnnotation: "true"}, old)
+}
+
+// endHandOver removes the annotation of goBack, once Fairlead is gone from the nodes.
+func (c *Client) endHandOver(ctx context.Context, f *Flannel) error {
+	patch := fmt.Sprintf(`{"metadata": {"annotations": {%q: null}}}`, handedOverAnnotation)
+	err := c.rest.Patch(types.MergePatchType).AbsPath(pathOf("DaemonSet", f.set.Namespace), f.set.Name).Body([]byte(patch)).Do(ctx).Error()
+	return c.explain("change DaemonSet "+f.DaemonSet, err)
 }
 
 // nodeBack moves one node. The agent's annotation stays until flanneld has written its own: the other nodes need one.

@@ -67,15 +67,15 @@ func (c *Client) Uninstall(ctx context.Context, o UninstallOptions) (out *Uninst
 	if err != nil {
 		return nil, err
 	}
-	flannel, handOver, err := c.formerFlannel(ctx, set.UID != "")
+	flannel, err := c.formerFlannel(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if err := chooseBack(flannel, o.Nodes); err != nil {
 		return nil, err
 	}
-	if flannel != nil {
-		out.Back = flannel.Nodes
+	if flannel != nil && !flannel.handedOver {
+		out.Back = append(out.Back, flannel.Nodes...)
 	}
 	if len(o.Nodes) > 0 {
 		return out, c.uninstallSome(ctx, flannel, set, onNodes(remover(set, file, true), o.Nodes), o, out)
@@ -83,13 +83,18 @@ func (c *Client) Uninstall(ctx context.Context, o UninstallOptions) (out *Uninst
 	if o.DryRun {
 		return out, c.previewUninstall(ctx, objects, o, out)
 	}
-	if flannel != nil {
+	if flannel != nil && !flannel.handedOver {
 		if err := c.goBack(ctx, flannel, o); err != nil {
 			return out, err
 		}
 	}
-	if err := c.uninstallNodes(ctx, set, remover(set, file, handOver), objects[0], o, out); err != nil {
+	if err := c.uninstallNodes(ctx, set, remover(set, file, flannel != nil), objects[0], o, out); err != nil {
 		return out, err
+	}
+	if flannel != nil && !slices.ContainsFunc(out.Nodes, func(r node.Report) bool { return len(r.Errors) > 0 }) {
+		if err := c.endHandOver(ctx, flannel); err != nil {
+			return out, err
+		}
 	}
 	if err := c.forgetNodes(ctx); err != nil {
 		return out, err
