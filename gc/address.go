@@ -49,9 +49,10 @@ func (c *collector) releaseAddresses(ctx context.Context) {
 	}
 }
 
-// ownerGone reports whether nothing knows the owner of an address, and the address is older than minAge.
+// ownerGone reports whether nothing knows the owner of an address, and the address is older than minAge. An address without
+// an owner is one that somebody reserved.
 func (c *collector) ownerGone(s addressDir, h ipam.Allocation) bool {
-	if time.Since(h.Since) < minAge {
+	if time.Since(h.Since) < minAge || h.Owner == (ipam.Owner{}) {
 		return false
 	}
 	network := s.network

@@ -22,6 +22,8 @@ var ErrExhausted = errors.New("no IP addresses available")
 type AlreadyAllocatedError struct {
 	Owner Owner
 	Addrs []netip.Addr
+	// Legacy says that their files name only the container: they may be another interface's.
+	Legacy bool
 }
 
 func (e *AlreadyAllocatedError) Error() string {
@@ -47,10 +49,12 @@ func (s *Store) allocate(o Owner, sets []RangeSet, requested []netip.Addr) ([]IP
 	if s.storeErr != nil {
 		return nil, s.storeErr
 	}
-	if held, err := s.Lookup(o); err != nil {
+	exact, legacy, err := s.lookup(o)
+	if err != nil {
 		return nil, err
-	} else if len(held) > 0 {
-		return nil, &AlreadyAllocatedError{o, held}
+	}
+	if held := addrsOf(append(exact, legacy...)); len(held) > 0 {
+		return nil, &AlreadyAllocatedError{o, held, len(exact) == 0}
 	}
 	wanted, err := assign(sets, requested)
 	if err != nil {

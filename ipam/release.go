@@ -12,11 +12,14 @@ import (
 func (s *Store) Lookup(o Owner) ([]netip.Addr, error) {
 	var exact, legacy []record
 	err := s.withRebuild(func() (err error) { exact, legacy, err = s.lookup(o); return err })
-	var addrs []netip.Addr
-	for _, r := range append(exact, legacy...) {
+	return addrsOf(append(exact, legacy...)), err
+}
+
+func addrsOf(records []record) (addrs []netip.Addr) {
+	for _, r := range records {
 		addrs = append(addrs, r.addr)
 	}
-	return addrs, err
+	return addrs
 }
 
 // lookup finds an owner's addresses. It reads every file: the index only says where to look, and a wrong index is

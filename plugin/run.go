@@ -272,7 +272,7 @@ func usable(r *cni.Result) error {
 // before it wrote its record: the container has no such interface.
 func (j *job) isLeftover(err error) bool {
 	var held *ipamdir.AlreadyAllocatedError
-	if !errors.As(err, &held) {
+	if !errors.As(err, &held) || held.Legacy {
 		return false
 	}
 	_, err = j.engine.Link(kernel.Container, j.att.IfName)
