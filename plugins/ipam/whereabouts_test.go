@@ -42,12 +42,16 @@ func TestWhereaboutsKeys(t *testing.T) {
 		{`"range": "192.168.4.0/24", "range_start": "192.168.4.7", "range_end": "192.168.4.7"`, "", []string{"192.168.4.7/24 "}},
 		{`"range": "192.168.5.9-192.168.5.9/24"`, "", []string{"192.168.5.9/24 "}},
 		{`"range": "192.168.6.0/29", "exclude": ["192.168.6.0/30", "192.168.6.5/32", "192.168.6.6"]`, "", []string{"192.168.6.4/29 "}},
-		{`"ipRanges": [{"range": "192.168.7.6/29"}, {"range": "fd00:7::/126", "exclude": ["fd00:7::1/128"]}]`, "", []string{"192.168.7.6/29", "fd00:7::"}},
-		{`"range": "192.168.8.6/29", "addresses": [{"address": "10.10.0.254/24", "gateway": "10.10.0.1"}]`, "", []string{"192.168.8.6/29", "10.10.0.254/24 10.10.0.1"}},
-		{`"range": "192.168.9.6/29"`, "IgnoreUnknown=1;K8S_POD_NAMESPACE=a;K8S_POD_NAME=b;IP=10.11.0.1/24;GATEWAY=10.11.0.254", []string{"192.168.9.6/29", "10.11.0.1/24 10.11.0.254"}},
+		{`"ipRanges": [{"range": "192.168.7.6-192.168.7.6/29"}, {"range": "fd00:7::/126", "exclude": ["fd00:7::1/128"]}]`, "", []string{"192.168.7.6/29", "fd00:7::"}},
+		{`"range": "192.168.8.6-192.168.8.6/29", "addresses": [{"address": "10.10.0.254/24", "gateway": "10.10.0.1"}]`, "", []string{"192.168.8.6/29", "10.10.0.254/24 10.10.0.1"}},
+		{`"range": "192.168.9.6-192.168.9.6/29"`, "IgnoreUnknown=1;K8S_POD_NAMESPACE=a;K8S_POD_NAME=b;IP=10.11.0.1/24;GATEWAY=10.11.0.254", []string{"192.168.9.6/29", "10.11.0.1/24 10.11.0.254"}},
 		{`"range": "10.9.0.0/30", "configuration_path": "` + flat + `"`, "", []string{"10.9.0.2/30 10.9.0.1"}},
 		{`"configuration_path": "` + flat + `"`, "", []string{"10.8.0."}},
-		{`"range": "192.168.10.6/29", "datastore": "etcd", "etcd_host": "10.0.0.1:2379", "etcd_username": "u", "etcd_password": "p", "etcd_key_file": "k", "etcd_cert_file": "c",
+		{`"range": "192.168.11.9-192.168.11.9/24", "configuration_path": "/nowhere/whereabouts.conf"`, "", []string{"192.168.11.9/24"}},
+		{`"range": "192.168.12.14/28"`, "", []string{"192.168.12.1/28"}}, // as in whereabouts, its first address
+		{`"range": "192.168.13.255/24"`, "", []string{"192.168.13.1/24"}},
+		{`"range": "192.168.14.5-192.168.14.9/24", "range_start": "192.168.14.7"`, "", []string{"192.168.14.5/24"}},
+		{`"range": "192.168.10.6-192.168.10.6/29", "datastore": "etcd", "etcd_host": "10.0.0.1:2379", "etcd_username": "u", "etcd_password": "p", "etcd_key_file": "k", "etcd_cert_file": "c",
 		  "etcd_ca_cert_file": "a", "kubernetes": {"kubeconfig": "/k", "k8s_api_root": "https://x"}, "log_file": "/l", "log_level": "debug", "sleep_for_race": 0,
 		  "node_slice_size": "/28", "leader_lease_duration": 1500, "leader_renew_deadline": 1000, "leader_retry_period": 500, "network_name": "blue"`, "", []string{"192.168.10.6/29"}},
 	} {
@@ -129,7 +133,7 @@ func TestWhereaboutsErrors(t *testing.T) {
 		`"ipRanges": [{"range": "10.0.0.0/24"}, {"range": "y"}]`:                     `ipam.ipRanges[1].range = "y": `,
 		`"range": "10.0.0.0/24", "network_name": "a/b"`:                              `ipam.network_name = "a/b": `,
 		`"range": "10.0.0.0/24", "addresses": [{"gateway": "10.0.0.1"}]`:             `ipam.addresses[0].address`,
-		`"range": "10.0.0.0/24", "configuration_path": "/nowhere/whereabouts"`:       `ipam.configuration_path = "/nowhere/whereabouts": `,
+		`"range": "10.0.0.0/24", "configuration_path": "/"`:                          `ipam.configuration_path = "/": `,
 		`"range": "10.0.0.0/24", "routes": [{"gw": "10.0.0.1"}]`:                     `ipam.routes[0].dst`,
 	} {
 		code, out := m.plugin("whereabouts", call{verb: "ADD", id: "c", conf: whereaboutsOf(keys)})

@@ -74,11 +74,11 @@ func mergeFlat(data []byte) ([]byte, error) {
 	}
 	files := flatFiles()
 	if path := c.IPAM.ConfigurationPath; path != "" {
-		files = []string{path}
+		files = append([]string{path}, files...)
 	}
 	for _, path := range files {
 		raw, err := os.ReadFile(filepath.Clean(path))
-		if errors.Is(err, os.ErrNotExist) && c.IPAM.ConfigurationPath == "" {
+		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
 		if err != nil {
@@ -229,11 +229,8 @@ func (r whereaboutsRange) group(data []byte, key string, gateway netip.Addr) (*g
 		return nil, local.Want{}, cni.Invalid(data, key+".range", err.Error())
 	}
 	x := ipam.Range{Subnet: prefix, Start: from, End: to}
-	if r.RangeStart.IsValid() {
-		x.Start = r.RangeStart.Unmap()
-	}
-	if r.RangeEnd.IsValid() {
-		x.End = r.RangeEnd.Unmap()
+	if !from.IsValid() { // the bounds of range take precedence
+		x.Start, x.End = r.RangeStart.Unmap(), r.RangeEnd.Unmap()
 	}
 	// Like whereabouts, never allocate the network address or IPv4's broadcast address.
 	if x.Start == prefix.Addr() {
@@ -246,6 +243,7 @@ func (r whereaboutsRange) group(data []byte, key string, gateway netip.Addr) (*g
 	if e, ok := errors.AsType[*ipam.FieldError](err); ok {
 		field := "range"
 		switch {
+		case from.IsValid():
 		case e.Field == "rangeStart" && r.RangeStart.IsValid():
 			field = "range_start"
 		case e.Field == "rangeEnd" && r.RangeEnd.IsValid():
@@ -276,7 +274,7 @@ func (r whereaboutsRange) group(data []byte, key string, gateway netip.Addr) (*g
 	return g, w, nil
 }
 
-// parseWhereaboutsRange parses "10.1.0.5/16", which starts at 10.1.0.5, and "10.1.0.5-10.1.0.9/16".
+// parseWhereaboutsRange parses "10.1.0.5-10.1.0.9/16", and "10.1.0.5/16", which is all of 10.1.0.0/16.
 func parseWhereaboutsRange(text string) (from, to netip.Addr, prefix netip.Prefix, err error) {
 	begin, rest, two := strings.Cut(text, "-")
 	if !two {
@@ -286,8 +284,6 @@ func parseWhereaboutsRange(text string) (from, to netip.Addr, prefix netip.Prefi
 	if err == nil && two {
 		to = p.Addr()
 		from, err = netip.ParseAddr(strings.TrimSpace(begin))
-	} else if err == nil && p.Addr() != p.Masked().Addr() {
-		from = p.Addr()
 	}
 	if err != nil || from.IsValid() && !p.Masked().Contains(from) {
 		return from, to, p, errors.New(`want a range like "192.168.2.225/28" or "192.168.2.225-192.168.2.230/28"`)
