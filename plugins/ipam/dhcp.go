@@ -45,14 +45,19 @@ func dhcpAdd(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error) {
 	}
 	r, err := dhcpResult(body)
 	if err != nil {
-		return nil, fmt.Errorf("the DHCP daemon at %s answered: %w", c.Socket, err)
+		err = fmt.Errorf("the DHCP daemon at %s answered: %w", c.Socket, err)
+	} else {
+		var addrs []netip.Addr
+		for _, ip := range r.IPs {
+			addrs = append(addrs, ip.Address.Addr())
+		}
+		err = checkFamilies(c.Version, addrs)
 	}
-	var addrs []netip.Addr
-	for _, ip := range r.IPs {
-		addrs = append(addrs, ip.Address.Addr())
+	if err != nil { // nobody else releases the lease of an ADD that failed
+		return nil, errors.Join(err, dhcpDel(context.WithoutCancel(ctx), args))
 	}
 	r.CNIVersion = c.Version
-	return r, checkFamilies(c.Version, addrs)
+	return r, nil
 }
 
 // temporary marks an unreachable daemon as a temporary condition.

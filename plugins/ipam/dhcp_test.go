@@ -199,6 +199,55 @@ func TestCallDHCP(t *testing.T) {
 	mustRun(t, ours(DHCP()), call{verb: "GC", conf: conf})
 }
 
+// generous is a daemon that assigns two IPv6 addresses.
+type generous struct{ released chan string }
+
+// Allocate returns two addresses.
+func (g *generous) Allocate(_ *StandInArgs, r *Result) error {
+	for _, text := range []string{"fd00::9", "fd00::a"} {
+		ip := &struct {
+			Interface *int
+			Address   net.IPNet
+			Gateway   net.IP
+		}{Address: net.IPNet{IP: net.ParseIP(text), Mask: net.CIDRMask(64, 128)}}
+		r.IPs = append(r.IPs, ip)
+	}
+	return nil
+}
+
+// Release notes the container.
+func (g *generous) Release(a *StandInArgs, _ *struct{}) error {
+	g.released <- a.ContainerID
+	return nil
+}
+
+// TestDHCPAddReleases checks that an ADD that cannot use the lease releases it: its caller does not know of the lease.
+func TestDHCPAddReleases(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	s := rpc.NewServer()
+	g := &generous{make(chan string, 1)}
+	if err := s.RegisterName("DHCP", g); err != nil {
+		t.Fatal(err)
+	}
+	go acceptRPC(l, s)
+	conf := strings.Replace(dhcpNet(`, "daemonSocketPath": "`+socket+`"`), "1.1.0", "0.2.0", 1)
+	wantMessage(t, DHCP(), call{verb: "ADD", id: "one", conf: conf}, cni.CodeInvalidNetworkConfig, `cniVersion "0.2.0" does not support more than 1 address per family: want 0.3.0 or newer`)
+	select {
+	case id := <-g.released:
+		if id != "one" {
+			t.Errorf("released %s", id)
+		}
+	default:
+		t.Error("the lease was not released")
+	}
+}
+
 // acceptRPC serves RPC over HTTP as net/rpc does.
 func acceptRPC(l net.Listener, s *rpc.Server) {
 	for {
