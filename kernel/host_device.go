@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -20,6 +21,7 @@ type HostDevice struct {
 	OwnerTag      string `json:"Mark,omitzero"` // alias while it is in the container, see HostDeviceTag
 	PreviousAlias string `json:"WasAlias,omitzero"`
 	PreviousUp    bool   `json:"WasUp,omitzero"`
+	Hardware      bool   `json:",omitzero"` // the kernel moves it to the host when the container's namespace ends
 }
 
 const hostDeviceSeparator = " was "
@@ -111,6 +113,15 @@ func (m *HostDevice) remove(e *Engine) error {
 		}
 		return m.returnHome(e, side, l)
 	}
+	if e.ns[Container] == nil && m.Hardware {
+		l, err := m.awaitReturn(e)
+		if err != nil {
+			return err
+		}
+		if l != nil {
+			return m.returnHome(e, Host, l)
+		}
+	}
 	l, err := m.withoutTag(e)
 	if err != nil {
 		return err
@@ -119,6 +130,26 @@ func (m *HostDevice) remove(e *Engine) error {
 		return m.returnHome(e, Container, l)
 	}
 	return m.bringUpAgain(e)
+}
+
+// The kernel moves the hardware of a namespace that has ended to the host in the background.
+const (
+	returnTime = 2 * time.Second
+	returnPoll = 20 * time.Millisecond
+)
+
+// awaitReturn waits for a device that the kernel is moving to the host. It returns nil if the device does not come: somebody
+// has restored it already, or removed the hardware.
+func (m *HostDevice) awaitReturn(e *Engine) (*LinkInfo, error) {
+	for end := time.Now().Add(returnTime); time.Now().Before(end) && e.pause(returnPoll) == nil; {
+		if _, err := e.Link(Host, m.Device); err == nil {
+			return nil, nil
+		}
+		if l, err := e.byAlias(Host, m.Name, m.OwnerTag); !errors.Is(err, os.ErrNotExist) {
+			return l, err
+		}
+	}
+	return nil, nil
 }
 
 // withoutTag returns the device if somebody changed its alias in the container, or nil. The container's link with its

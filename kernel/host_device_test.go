@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -27,6 +28,29 @@ func TestDeviceThatCannotMove(t *testing.T) {
 	}
 	if routes := kerneltest.Run(t, "ip", "route"); !strings.Contains(routes, "default via 192.0.2.1 dev br0") {
 		t.Errorf("routes:\n%s", routes)
+	}
+}
+
+// TestHardwareReturnsLater removes a device whose namespace has ended, before the kernel has moved the device to the host.
+func TestHardwareReturnsLater(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	e, err := kernel.Open(nil, kernel.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	m := &kernel.HostDevice{Device: "eth1", Name: "eth0", OwnerTag: kernel.HostDeviceTag(owner, "eth1"), PreviousAlias: "old words", PreviousUp: true, Hardware: true}
+	kerneltest.Run(t, "ip", "link", "add", "dev5", "type", "ifb") // the kernel takes such a name if another device has the old one
+	removed := make(chan error)
+	go func() { removed <- e.Remove(kernel.Objects{m}) }()
+	time.Sleep(100 * time.Millisecond)
+	kerneltest.Run(t, "ip", "link", "set", "dev5", "alias", m.OwnerTag)
+	if err := <-removed; err != nil {
+		t.Fatal(err)
+	}
+	if s := kerneltest.Run(t, "ip", "-d", "link", "show", "eth1"); !strings.Contains(s, "alias old words") || !strings.Contains(s, "UP") {
+		t.Errorf("it returned as\n%s", s)
 	}
 }
 

@@ -69,8 +69,16 @@ func (c *hostDevice) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects,
 	if err != nil {
 		return nil, err
 	}
-	r.Interfaces = append(r.Interfaces, cni.Interface{Name: a.IfName, Mac: mac, Sandbox: a.Netns, PciID: c.PCIBusID})
+	r.Interfaces = append(r.Interfaces, cni.Interface{Name: a.IfName, Mac: mac, Sandbox: a.Netns, PciID: c.pciID()})
 	return kernel.Objects{m}, nil
+}
+
+// pciID returns the device's PCI address, or "" if it is on the auxiliary bus, like "mlx5_core.sf.4".
+func (c *hostDevice) pciID() string {
+	if strings.Contains(c.PCIBusID, ":") {
+		return c.PCIBusID
+	}
+	return ""
 }
 
 func (c *hostDevice) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
@@ -140,7 +148,7 @@ func (c *hostDevice) find(a *plugin.Attachment) (*kernel.HostDevice, string, err
 	if err != nil {
 		return nil, "", err
 	}
-	m := &kernel.HostDevice{Device: l.Name, Name: a.IfName, OwnerTag: kernel.HostDeviceTag(a.Owner, l.Name), PreviousAlias: l.Alias, PreviousUp: l.Up}
+	m := &kernel.HostDevice{Device: l.Name, Name: a.IfName, OwnerTag: kernel.HostDeviceTag(a.Owner, l.Name), PreviousAlias: l.Alias, PreviousUp: l.Up, Hardware: l.Kind == ""}
 	return m, l.MAC, nil
 }
 
@@ -187,10 +195,10 @@ func (c *hostDevice) onHost(a *plugin.Attachment) (*kernel.LinkInfo, error) {
 		return l, err
 	case c.HWAddr != "":
 		return c.byHWAddr(a)
-	case c.PCIBusID != "":
-		return c.bySysfs(a, c.pciKey, c.sysPath("bus/pci/devices", c.PCIBusID), c.sysPath("bus/auxiliary/devices", c.PCIBusID))
+	case c.KernelPath != "":
+		return c.bySysfs(a, "kernelpath", filepath.Clean(c.KernelPath))
 	}
-	return c.bySysfs(a, "kernelpath", filepath.Clean(c.KernelPath))
+	return c.bySysfs(a, c.pciKey, c.sysPath("bus/pci/devices", c.PCIBusID), c.sysPath("bus/auxiliary/devices", c.PCIBusID))
 }
 
 // errNoDevice returns an error that lists the host's devices.
