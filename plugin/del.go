@@ -44,7 +44,7 @@ func (j *job) planRemoval(ctx context.Context) error {
 	if err := j.findObjects(ctx); err != nil {
 		return errors.Join(append(joined, err)...)
 	}
-	if needsOrder(j.objects) && len(j.removals) > 0 {
+	if (needsOrder(j.objects) || j.ipam.afterLinks()) && len(j.removals) > 0 { // an address is released after its rules are gone
 		joined = append(joined, j.removeNoted(ctx)) // it releases the record and the lock
 		if err := errors.Join(j.lockExclusive(ctx), j.findObjects(ctx)); err != nil {
 			return errors.Join(append(joined, err)...)
@@ -138,6 +138,10 @@ func (s *session) removeObjects(jobs []*job, releaseAddresses func() error) erro
 		list = append(list, j.objects...)
 		recorded = recorded && j.recorded
 	}
+	list, err := s.withoutOthers(jobs[0].att.Owner, list)
+	if err != nil {
+		return err
+	}
 	links, rest := kernel.SplitLinks(list)
 	wait := func() error { return nil }
 	if len(links) > 0 {
@@ -156,7 +160,7 @@ func (s *session) removeObjects(jobs []*job, releaseAddresses func() error) erro
 	if !recorded {
 		joined = append(joined, s.engine.RemoveTagged(jobs[0].att.Owner.Owns))
 	}
-	err := s.noteFailedObject(jobs, wait())
+	err = s.noteFailedObject(jobs, wait())
 	if joined = append(joined, err); err == nil {
 		joined = append(joined, releaseAddresses()) // last: the next owner may get an address at once
 	}
