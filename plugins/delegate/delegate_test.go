@@ -155,7 +155,9 @@ func TestSubnetFile(t *testing.T) {
 		leased + "FLANNEL_IPMASQ=perhaps":        "line 5: FLANNEL_IPMASQ=perhaps: ",
 		leased + "# a word\n\nOTHER=1\n":         "",
 		strings.ReplaceAll(leased, "\n", "\r\n"): "",
-		"FLANNEL_NETWORK=10.1.0.0/16,10.2.0.0/16\nFLANNEL_SUBNET=\"10.1.17.1/24\"": "",
+		"FLANNEL_NETWORK=10.1.0.0/16,10.2.0.0/16\nFLANNEL_SUBNET=\"10.1.17.1/24\"\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=false": "",
+		"FLANNEL_SUBNET=10.1.17.1/24":                        "no FLANNEL_NETWORK, FLANNEL_MTU, FLANNEL_IPMASQ: flanneld writes this file",
+		strings.ReplaceAll(leased, "FLANNEL_MTU=1472\n", ""): "no FLANNEL_MTU: ",
 	} {
 		e, err := parseSubnet(text)
 		if want == "" && (err != nil || len(e.subnets) != 1 || len(e.networks) == 0) {

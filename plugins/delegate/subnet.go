@@ -14,7 +14,7 @@ import (
 // subnetEnv is flanneld's file about this host.
 type subnetEnv struct {
 	networks, subnets []netip.Prefix
-	mtu               int  // bytes; 0: not set
+	mtu               int  // bytes
 	ipMasq            bool // flanneld masquerades: the delegate must not
 }
 
@@ -34,12 +34,14 @@ func readSubnet(file string) (e subnetEnv, err error) {
 }
 
 func parseSubnet(text string) (e subnetEnv, err error) {
+	has := map[string]bool{}
 	for n, line := range strings.Split(text, "\n") {
 		key, value, ok := strings.Cut(strings.TrimSpace(line), "=")
 		if !ok {
 			continue
 		}
 		value = strings.Trim(value, `"'`)
+		has[key] = true
 		switch key {
 		case "FLANNEL_NETWORK", "FLANNEL_IPV6_NETWORK":
 			err = prefixes(&e.networks, value, true)
@@ -58,6 +60,18 @@ func parseSubnet(text string) (e subnetEnv, err error) {
 	}
 	if len(e.subnets) == 0 {
 		return e, errors.New("no FLANNEL_SUBNET and no FLANNEL_IPV6_SUBNET: flanneld has leased no subnet yet")
+	}
+	var missing []string
+	if len(e.networks) == 0 {
+		missing = append(missing, "FLANNEL_NETWORK")
+	}
+	for _, key := range []string{"FLANNEL_MTU", "FLANNEL_IPMASQ"} {
+		if !has[key] {
+			missing = append(missing, key)
+		}
+	}
+	if len(missing) > 0 {
+		return e, fmt.Errorf("no %s: flanneld writes this file, with all of its keys", strings.Join(missing, ", "))
 	}
 	return e, nil
 }
