@@ -316,6 +316,28 @@ func TestPodDeviceWithoutCapability(t *testing.T) {
 	}
 }
 
+// TestPodKeepsRuntimesArguments checks that annotations of a pod add to the host ports of its specification and to the rates
+// that the runtime passed.
+func TestPodKeepsRuntimesArguments(t *testing.T) {
+	h := newPodHost(t)
+	args := h.args(`{"fairlead.io/ports": "9090:90, 8080:80", "fairlead.io/ingress-bandwidth": "1M"}`)
+	conf := strings.Replace(string(args.StdinData), `"runtimeConfig": {`, `"runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}, {"hostPort": 53, "containerPort": 53, "protocol": "udp", "hostIP": "192.0.2.1"}],
+		"bandwidth": {"ingressRate": 5, "ingressBurst": 5, "egressRate": 7000000, "egressBurst": 8000000}, `, 1)
+	args.StdinData = []byte(strings.Replace(conf, `"default": true`, `"default": true, "capabilities": {"portMappings": true, "bandwidth": true}`, 1))
+	if _, err := Pod(&plugin.Exec{}).Funcs.Add(t.Context(), args); err != nil {
+		t.Fatal(err)
+	}
+	calls := h.calls()
+	for _, want := range []string{
+		`"portMappings":[{"hostPort":8080,"containerPort":80,"protocol":"tcp"},{"hostPort":53,"containerPort":53,"protocol":"udp","hostIP":"192.0.2.1"},{"hostPort":9090,"containerPort":90,"protocol":"tcp"}]`,
+		`"bandwidth":{"ingressRate":1000000,"ingressBurst":2097152,"egressRate":7000000,"egressBurst":8000000}`,
+	} {
+		if len(calls) != 1 || !strings.Contains(calls[0], want) {
+			t.Errorf("%s lacks %s", calls, want)
+		}
+	}
+}
+
 // TestPodWithoutAgent checks the code for a definition that cannot be found without an agent.
 func TestPodWithoutAgent(t *testing.T) {
 	h := newPodHost(t)

@@ -152,7 +152,7 @@ func declared(list *rawjson.Object) (out []string, err error) {
 	return out, err
 }
 
-// narrowed returns the arguments of the declared capabilities: those of from, and over them those of more.
+// narrowed returns the arguments of the declared capabilities: those of more, and of from what more lacks.
 func narrowed(from *rawjson.Object, more map[string]any, declared []string) (json.RawMessage, error) {
 	out, _ := rawjson.ParseObject([]byte("{}"))
 	for _, name := range declared {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/fairlead/fairlead/agent/podstate"
+	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/rawjson"
 	"github.com/fairlead/fairlead/podnet/request"
 )
@@ -135,11 +136,57 @@ func (c *podCall) arguments(list *rawjson.Object, n *request.Network, isDefault 
 		return nil, err
 	}
 	from := c.runtime
-	if !isDefault {
+	if isDefault {
+		if err := c.addRuntimes(asked); err != nil {
+			return nil, err
+		}
+	} else {
 		from, _ = rawjson.ParseObject([]byte("{}"))
 		if raw, ok := c.runtime.Get(PodAnnotations); ok {
 			from.Set(PodAnnotations, raw)
 		}
 	}
 	return narrowed(from, asked, names)
+}
+
+// addRuntimes adds the runtime's host ports and rates for the default network to those of the pod's annotations.
+func (c *podCall) addRuntimes(asked map[string]any) error {
+	if own, ok := asked["portMappings"].([]request.PortMapping); ok {
+		ports, err := runtimes[[]request.PortMapping](c, "portMappings")
+		if err != nil {
+			return err
+		}
+		for _, p := range own {
+			if !slices.Contains(ports, p) {
+				ports = append(ports, p)
+			}
+		}
+		asked["portMappings"] = ports
+	}
+	if b, ok := asked["bandwidth"].(request.Bandwidth); ok {
+		have, err := runtimes[request.Bandwidth](c, "bandwidth")
+		if err != nil {
+			return err
+		}
+		if b.IngressRate == 0 {
+			b.IngressRate, b.IngressBurst = have.IngressRate, have.IngressBurst
+		}
+		if b.EgressRate == 0 {
+			b.EgressRate, b.EgressBurst = have.EgressRate, have.EgressBurst
+		}
+		asked["bandwidth"] = b
+	}
+	return nil
+}
+
+// runtimes returns a capability's argument that the runtime passed, or the zero value.
+func runtimes[T any](c *podCall, capability string) (v T, err error) {
+	raw, ok := c.runtime.Get(capability)
+	if !ok {
+		return v, nil
+	}
+	if err := rawjson.Decode(raw, &v); err != nil {
+		return v, cni.Invalid(c.args.StdinData, "runtimeConfig", capability+": "+err.Error())
+	}
+	return v, nil
 }
