@@ -113,8 +113,9 @@ func (m *Manager) localNetwork(name string, n *cluster.Network) *local.Network {
 func (m *Manager) localSubnet(n *cluster.Network, s cluster.Subnet) local.Subnet {
 	out := local.Subnet{Name: s.Name, CIDR: s.CIDR, Assign: s.Assign, Exclude: s.Exclude}
 	for _, b := range m.ownBlocks(n.Name) {
+		claimed := m.state.snap.Blocks[cluster.BlockKey(n.Name, b)]
 		switch {
-		case !s.CIDR.Contains(b.Addr()) || n.CanBlock(b) != nil || out.Cluster() || m.state.snap.Blocks[cluster.BlockKey(n.Name, b)].Release:
+		case !s.CIDR.Contains(b.Addr()) || n.CanBlock(claimed) != nil || out.Cluster() || claimed.Release:
 		case m.isFlannelBlock(n.Name, b):
 			out.Leased = append(out.Leased, b)
 		default:
@@ -208,7 +209,7 @@ func (m *Manager) keepBlock(ctx context.Context, network string, s local.Subnet,
 		return nil
 	}
 	if in != nil {
-		if err := in.CanBlock(block); err != nil { // other nodes ignore it, and one may have a block that overlaps
+		if err := in.CanBlock(&cluster.Block{Network: in.Name, CIDR: block}); err != nil { // other nodes ignore it, and one may have a block that overlaps
 			report(fmt.Errorf("%w, but containers here hold %d of its addresses: attach them again", err, n))
 			return nil
 		}

@@ -68,11 +68,12 @@ func (m *Manager) chooseFlannelBlocks(n *cluster.Network) {
 // flannelCandidates returns this node's blocks of one family in unnamed subnets, in order.
 func (m *Manager) flannelCandidates(n *cluster.Network, six bool) (out []netip.Prefix) {
 	for _, b := range m.ownBlocks(n.Name) {
-		if b.Addr().Is6() != six || m.state.snap.Blocks[cluster.BlockKey(n.Name, b)].Release {
+		claimed := m.state.snap.Blocks[cluster.BlockKey(n.Name, b)]
+		if b.Addr().Is6() != six || claimed.Release {
 			continue
 		}
 		for _, s := range n.Subnets {
-			if s.UsedByDefault() && s.CIDR.Contains(b.Addr()) && n.CanBlock(b) == nil {
+			if s.UsedByDefault() && s.CIDR.Contains(b.Addr()) && n.CanBlock(claimed) == nil {
 				out = append(out, b)
 			}
 		}

@@ -41,10 +41,10 @@ func (s *Snapshot) CheckChange(old, n *Network) error {
 			return fmt.Errorf("network %s: node %s has the block %s of subnet %s, whose assign cannot change to %q: keep %q, and add another subnet",
 				n.Name, b.Node, b.CIDR, b.Subnet, is, was)
 		}
-		if b.OfNode {
+		if b.OfNode || old.CanBlock(b) != nil {
 			continue
 		}
-		if n.CanBlock(b.CIDR) != nil {
+		if n.CanBlock(b) != nil {
 			return fmt.Errorf("network %s: node %s has the block %s of subnet %s, which the new configuration lacks: keep the subnet with all of it excluded (exclude: [%s]), delete the containers on it, and then type: fairlead ipam release %s",
 				n.Name, b.Node, b.CIDR, b.Subnet, b.Subnet, OnCommandLine(b.CIDR.String(), n.Name))
 		}

@@ -387,7 +387,7 @@ func TestPodCIDRs(t *testing.T) {
 		for _, key := range slices.Sorted(maps.Keys(s.Blocks)) {
 			b := s.Blocks[key]
 			have = append(have, b.Node+" "+b.CIDR.String())
-			if !b.OfNode || b.Key() != key || !b.Subnet.Contains(b.CIDR.Addr()) || s.Networks[DefaultNetwork].CanBlock(b.CIDR) != nil {
+			if !b.OfNode || b.Key() != key || !b.Subnet.Contains(b.CIDR.Addr()) || s.Networks[DefaultNetwork].CanBlock(b) != nil {
 				t.Errorf("%s: block %+v", when, b)
 			}
 		}

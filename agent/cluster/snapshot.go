@@ -24,7 +24,8 @@ type Snapshot struct {
 	FlannelConfig *FlannelConfig // nil: none
 
 	ofNode map[string][]string // keys of the blocks that Kubernetes gave a node, see derive
-	rivals map[string][]string // nodes whose podCIDR somebody else has, by key of the block; sorted
+	rivals map[string][]string // nodes whose podCIDR another node has, by key of the block; sorted
+	hidden map[string]*Block   // blocks that nodes claimed although Kubernetes gave them to a node, by key
 }
 
 // NewSnapshot returns an empty snapshot.
@@ -32,7 +33,7 @@ func NewSnapshot() *Snapshot {
 	return &Snapshot{
 		Networks: map[string]*Network{}, Nodes: map[string]*Node{}, Alive: map[string]bool{}, Blocks: map[string]*Block{},
 		Addresses: map[string]*Address{}, Endpoints: map[string]*Endpoint{}, Flannel: map[string]*FlannelLease{}, Problems: map[string]error{}, ofNode: map[string][]string{},
-		rivals: map[string][]string{},
+		rivals: map[string][]string{}, hidden: map[string]*Block{},
 	}
 }
 
@@ -78,7 +79,8 @@ func (s *Snapshot) add(key string, d Document) {
 		s.Alive[d.Node] = true
 	case *Block:
 		if have := s.Blocks[key]; have != nil && have.OfNode {
-			s.setRival(key, have.Node, true)
+			s.hidden[key] = d
+			return
 		}
 		s.Blocks[key] = d
 	case *Address:
@@ -119,6 +121,10 @@ func (s *Snapshot) withdraw(node string) (free []string) {
 	for _, key := range s.ofNode[node] {
 		if b := s.Blocks[key]; b != nil && b.OfNode && b.Node == node {
 			delete(s.Blocks, key)
+			if claimed := s.hidden[key]; claimed != nil {
+				s.Blocks[key] = claimed
+				delete(s.hidden, key)
+			}
 			free = append(free, key)
 		}
 	}
@@ -129,13 +135,15 @@ func (s *Snapshot) withdraw(node string) (free []string) {
 	return free
 }
 
-// give gives a block to its node, unless it belongs to another one.
+// give gives a block to its node, unless Kubernetes gave it to another one, too. A block that a node claimed does not count.
 func (s *Snapshot) give(b *Block) {
 	key := b.Key()
 	s.ofNode[b.Node] = append(s.ofNode[b.Node], key)
 	switch have := s.Blocks[key]; {
 	case have == nil:
-	case !have.OfNode || have.Node < b.Node:
+	case !have.OfNode:
+		s.hidden[key] = have
+	case have.Node < b.Node:
 		s.setRival(key, b.Node, true)
 		return
 	case have.Node > b.Node:
@@ -146,7 +154,7 @@ func (s *Snapshot) give(b *Block) {
 
 // giveToRival gives a block without a node to the next node that has it as its podCIDR, if there is one.
 func (s *Snapshot) giveToRival(key string) {
-	if list := s.rivals[key]; len(list) > 0 && s.Blocks[key] == nil {
+	if b, list := s.Blocks[key], s.rivals[key]; len(list) > 0 && (b == nil || !b.OfNode) {
 		s.derive(list[0])
 	}
 }
@@ -188,6 +196,9 @@ func (s *Snapshot) Documents() map[string]Document {
 			list[key] = d
 		}
 	}
+	for key, d := range s.hidden {
+		list[key] = d
+	}
 	for key, d := range s.Addresses {
 		list[key] = d
 	}
@@ -212,7 +223,9 @@ func (s *Snapshot) Keep(earlier *Snapshot) {
 			take(s.Nodes, earlier.Nodes, name)
 			s.derive(name)
 		case BlocksPrefix:
-			take(s.Blocks, earlier.Blocks, key)
+			if b := cmp.Or(earlier.hidden[key], earlier.Blocks[key]); b != nil && !b.OfNode {
+				s.add(key, b)
+			}
 		case AddressesPrefix:
 			take(s.Addresses, earlier.Addresses, key)
 		}
@@ -239,8 +252,10 @@ func (s *Snapshot) forget(key string) {
 	case AlivePrefix:
 		delete(s.Alive, name)
 	case BlocksPrefix:
-		delete(s.Blocks, key)
-		s.giveToRival(key)
+		if b := s.Blocks[key]; b != nil && !b.OfNode {
+			delete(s.Blocks, key)
+		}
+		delete(s.hidden, key)
 	case AddressesPrefix:
 		delete(s.Addresses, key)
 	case EndpointsPrefix:

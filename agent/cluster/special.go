@@ -63,18 +63,22 @@ func (n *Network) Covers(p netip.Prefix) bool {
 	return slices.ContainsFunc(n.Subnets, func(s Subnet) bool { return s.CIDR.Contains(p.Addr()) && s.CIDR.Bits() <= p.Bits() })
 }
 
-// CanBlock returns an error if a prefix is not a valid block of the network. All blocks that nodes claim of a
-// subnet have one length, so they cannot overlap.
-func (n *Network) CanBlock(p netip.Prefix) error {
-	for _, s := range n.Subnets {
-		if s.CIDR.Contains(p.Addr()) && (s.BlockBits() == p.Bits() || s.Assign == AssignPodCIDR && s.CIDR.Bits() <= p.Bits()) {
-			return nil
-		}
+// CanBlock returns an error if a block is not a valid one of the network. All blocks that nodes claim of a subnet have one
+// length, so they cannot overlap. In a subnet whose ranges Kubernetes gives nodes, nodes claim none.
+func (n *Network) CanBlock(b *Block) error {
+	i := slices.IndexFunc(n.Subnets, func(s Subnet) bool { return s.CIDR.Contains(b.CIDR.Addr()) && s.CIDR.Bits() <= b.CIDR.Bits() })
+	if i < 0 {
+		return fmt.Errorf("it is in no subnet of network %s", n.Name)
 	}
-	if n.Covers(p) {
+	switch s := n.Subnets[i]; {
+	case s.Assign == AssignPodCIDR && !b.OfNode:
+		return fmt.Errorf("its subnet of network %s has no blocks but the podCIDRs of the Nodes", n.Name)
+	case s.Assign == AssignCluster:
+		return fmt.Errorf("its subnet of network %s has no blocks: its addresses are assigned one by one", n.Name)
+	case s.Assign != AssignPodCIDR && s.BlockBits() != b.CIDR.Bits():
 		return fmt.Errorf("blocks of its subnet of network %s have another length", n.Name)
 	}
-	return fmt.Errorf("it is in no subnet of network %s", n.Name)
+	return nil
 }
 
 // AssignsSingleAddresses reports whether an address is in a subnet whose addresses are assigned individually.

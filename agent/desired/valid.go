@@ -71,7 +71,7 @@ func (c *claims) all() {
 		if b.Network != c.n.Name {
 			continue
 		}
-		if err := c.n.CanBlock(b.CIDR); err != nil {
+		if err := c.n.CanBlock(b); err != nil {
 			c.bad[key] = err
 			continue
 		}
