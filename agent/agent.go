@@ -286,10 +286,13 @@ func (a *Agent) reconcile(ctx context.Context) (again time.Duration) {
 	a.logReconcile(ctx, &w, rep, began)
 	a.logInvalid(&w)
 	again = sooner(again, a.status.recordReconcile(&w, rep, began))
-	if _, failed := failures(rep.Errors); !failed && w.MTU[cluster.DefaultNetwork] != 0 && !w.NoBlocks {
+	if _, failed := failures(rep.Errors); !failed && w.MTU[cluster.DefaultNetwork] != 0 && w.NoBlocks == nil {
 		if err := writeCNIConfig(a.o.Config, local.Open(a.o.Lib, a.o.Run).Root()); err != nil {
 			return a.status.failed(err)
 		}
+	}
+	if a.o.Config.Store.Kubernetes.Kubeconfig != "" {
+		a.status.recordList(earlierList(a.o.Config.CNI.File))
 	}
 	return again
 }
@@ -340,7 +343,7 @@ func (a *Agent) compile(self *cluster.Node, h desired.Host) (w desired.State, kn
 		}
 		a.publish.networks.set(s, &w, a.storeCache.revision)
 		if s.Networks[cluster.DefaultNetwork] == nil && a.o.Config.Network != nil {
-			w.NoBlocks = true // the publisher is about to write the network
+			w.NoBlocks = errors.New("the store does not have the default network yet") // the publisher is about to write it
 		}
 		if n := s.Nodes[self.Name]; n != nil && n.ID == self.ID {
 			a.status.markPublished()

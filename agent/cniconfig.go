@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/fairlead/fairlead/agent/address/local"
@@ -77,6 +78,57 @@ func replaceList(path string, list []byte, note string) error {
 		return err
 	}
 	return local.Replace(note, []byte(noted), 0o644)
+}
+
+// earlierList returns an error if a file comes before the agent's list: the runtime uses the first one by name, and its
+// containers get another network, without policy. Multus comes first as well, and calls the agent's list.
+func earlierList(file string) error {
+	if file == "" {
+		return nil
+	}
+	files, err := os.ReadDir(filepath.Dir(file))
+	if err != nil {
+		return nil // the agent has not written its list yet
+	}
+	for _, f := range files {
+		if f.Name() >= filepath.Base(file) {
+			return nil
+		}
+		path := filepath.Join(filepath.Dir(file), f.Name())
+		first := typeOf(path)
+		if strings.HasPrefix(first, "multus") {
+			return nil
+		}
+		if first != "" {
+			return fmt.Errorf("the container runtime uses %s, which comes before %s: remove it, or give cni.file a name that comes first", path, filepath.Base(file))
+		}
+	}
+	return nil
+}
+
+// typeOf returns the type of the first plugin in a file, or "" if runtimes do not use the file.
+func typeOf(path string) string {
+	if !slices.Contains([]string{".conf", ".conflist", ".json"}, filepath.Ext(path)) {
+		return ""
+	}
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	type plugin struct {
+		Type string `json:"type"`
+	}
+	var list struct {
+		plugin
+		Plugins []plugin `json:"plugins"`
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil || json.Unmarshal(raw, &list) != nil {
+		return ""
+	}
+	if len(list.Plugins) > 0 {
+		return list.Plugins[0].Type
+	}
+	return list.Type
 }
 
 func sumOf(list []byte) string { return fmt.Sprintf("%x", sha256.Sum256(list)) }

@@ -29,7 +29,8 @@ type status struct {
 	problems     []backend.Problem
 	invalid      []string // keys in the store that the agent ignores
 	reconciled   bool     // at least once
-	noBlocks     bool     // this node has no addresses yet
+	noBlocks     error    // why new containers get no addresses
+	otherList    error    // which list the runtime uses instead of this agent's
 	inStore      bool     // this node is published in the store
 	keyError     string   // why the WireGuard key cannot be used or rotated
 
@@ -295,8 +296,11 @@ func (s *status) reasons() (errs []error) {
 	if s.reconcileErr != nil {
 		errs = append(errs, s.reconcileErr)
 	}
-	if s.noBlocks {
-		errs = append(errs, errors.New("this node has no addresses of the default network yet"))
+	if s.noBlocks != nil {
+		errs = append(errs, s.noBlocks)
+	}
+	if s.otherList != nil {
+		errs = append(errs, s.otherList)
 	}
 	if _, taken := errors.AsType[*session.TakenError](s.publishErr); taken {
 		errs = append(errs, s.publishErr)
@@ -311,6 +315,13 @@ func (s *status) reasons() (errs []error) {
 		}
 	}
 	return errs
+}
+
+// recordList records whether the runtime uses another list than this agent's.
+func (s *status) recordList(other error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.otherList = other
 }
 
 // unreachable returns why this node cannot reach some peers.

@@ -110,10 +110,10 @@ func TestReadyWithUnreachablePeers(t *testing.T) {
 func TestNotReadyWithoutBlocks(t *testing.T) {
 	t.Parallel()
 	s := newStatus("a")
-	for _, without := range []bool{true, false, true} {
-		s.recordReconcile(&desired.State{NoBlocks: without}, &reconcile.Report{}, time.Now())
-		if err := s.NotReady(); strings.Contains(err.Error(), "no addresses of the default network") != without {
-			t.Errorf("without blocks: %v: %v", without, err)
+	for _, why := range []error{errors.New("no addresses"), nil, errors.New("no addresses")} {
+		s.recordReconcile(&desired.State{NoBlocks: why}, &reconcile.Report{}, time.Now())
+		if err := s.NotReady(); strings.Contains(err.Error(), "no addresses") != (why != nil) {
+			t.Errorf("without blocks: %v: %v", why, err)
 		}
 	}
 }

@@ -27,7 +27,7 @@ type noPodCIDRError struct {
 
 func (e *noPodCIDRError) Error() string {
 	if len(e.has) == 0 {
-		return "the Node has no podCIDR in " + e.subnet.String() + ": set --allocate-node-cidrs and --cluster-cidr of kube-controller-manager"
+		return "the Node has no podCIDR in " + e.subnet.String() + ": see --cluster-cidr and --allocate-node-cidrs of kube-controller-manager"
 	}
 	return fmt.Sprintf("this node's podCIDR %s is full", e.has)
 }

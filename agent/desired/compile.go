@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/fairlead/fairlead/agent/backend"
 	"github.com/fairlead/fairlead/agent/cluster"
@@ -21,8 +22,8 @@ type State struct {
 	MTU        map[string]int               // bytes, of container links, by network
 	By         map[string]map[string]string // how each node is reached, by network and node
 
-	NoBlocks bool // this node has no blocks of the default network yet
-	NeedsVNI bool // an isolated network that this node needs has no VNI yet
+	NoBlocks error // why new containers of the default network get no addresses here
+	NeedsVNI bool  // an isolated network that this node needs has no VNI yet
 }
 
 // Compile returns the desired state of a node. It is pure: the same snapshot and host give the same objects in the same
@@ -47,7 +48,7 @@ func Compile(s *cluster.Snapshot, self *cluster.Node, h Host) State {
 // shared adds the objects of the network in the host's namespace.
 func (w *State) shared(s *cluster.Snapshot, n *cluster.Network, self *cluster.Node, h Host) {
 	blocks := s.BlocksOf(n.Name, self.Name)
-	w.NoBlocks = len(blocks) == 0 && slices.ContainsFunc(n.Subnets, cluster.Subnet.UsedByDefault)
+	w.NoBlocks = missingBlocks(n, blocks)
 	if h.Flannel {
 		blocks = withFlannelLease(s, self, blocks)
 	}
@@ -72,6 +73,31 @@ func (w *State) shared(s *cluster.Snapshot, n *cluster.Network, self *cluster.No
 			"the podCIDR %s of this Node also belongs to node %s: delete one of the two Nodes, so that it gets another podCIDR when it registers again", b.CIDR, b.Node)})
 	}
 	w.MTU[n.Name], w.By[n.Name] = out.MTU, out.By
+}
+
+// missingBlocks returns an error if a node has no block of a family. Requests without a pool get an address of each family
+// that has a subnet for them.
+func missingBlocks(n *cluster.Network, blocks []netip.Prefix) error {
+	for _, six := range families(n) {
+		var subnets []string
+		assign, has := "", false
+		for _, s := range n.Subnets {
+			if !s.UsedByDefault() || s.CIDR.Addr().Is6() != six {
+				continue
+			}
+			subnets, assign = append(subnets, s.CIDR.String()), s.Assign
+			has = has || slices.ContainsFunc(blocks, func(b netip.Prefix) bool { return s.CIDR.Contains(b.Addr()) })
+		}
+		if len(subnets) == 0 || has {
+			continue
+		}
+		missing := strings.Join(subnets, ", ")
+		if assign == cluster.AssignPodCIDR {
+			return fmt.Errorf("this Node has no podCIDR of its own in %s: see --cluster-cidr and --allocate-node-cidrs of kube-controller-manager. A Node gets its podCIDRs when it registers: if it has others, delete it, and restart its kubelet", missing)
+		}
+		return fmt.Errorf("this node has no addresses of %s yet", missing)
+	}
+	return nil
 }
 
 // lastResort is a metric behind all other routes, for example a bridge's own route to the block.

@@ -2,6 +2,7 @@ package desired
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"strings"
 	"testing"
@@ -84,8 +85,66 @@ func TestBlockOutsideSubnets(t *testing.T) {
 	s.Set("networks/default", []byte(`{"subnets": [{"cidr": "10.244.0.0/16"}]}`))
 	s.Set("blocks/default/10.9.0.0-26", []byte(`{"node": "a", "subnet": "10.9.0.0/16"}`))
 	w := Compile(s, &cluster.Node{Name: "a"}, Host{})
-	if !w.NoBlocks || !strings.Contains(fmt.Sprint(w.Invalid), "10.9.0.0-26") {
-		t.Errorf("no blocks: %t; invalid: %v", w.NoBlocks, w.Invalid)
+	if w.NoBlocks == nil || !strings.Contains(fmt.Sprint(w.Invalid), "10.9.0.0-26") {
+		t.Errorf("no blocks: %v; invalid: %v", w.NoBlocks, w.Invalid)
+	}
+}
+
+// TestNoBlocksOfOneFamily checks that a node is not ready if a container would get no address of one family: requests
+// without a pool want one of each.
+func TestNoBlocksOfOneFamily(t *testing.T) {
+	t.Parallel()
+	const pod, block = `{"subnets": [{"cidr": "10.244.0.0/16", "assign": "podCIDR"}, {"cidr": "fd00::/56", "assign": "podCIDR"}]}`, `{"subnets": [{"cidr": "10.244.0.0/16"}, {"cidr": "fd00::/56"}]}`
+	for _, c := range []struct{ network, podCIDRs, want string }{
+		{pod, `["10.244.1.0/24", "fd00:0:0:1::/64"]`, ""},
+		{pod, `["10.244.1.0/24"]`, "no podCIDR of its own in fd00::/56"},
+		{pod, `["fd00:0:0:1::/64"]`, "no podCIDR of its own in 10.244.0.0/16"},
+		{pod, `[]`, "no podCIDR of its own in 10.244.0.0/16"},
+		{block, `[]`, "no addresses of 10.244.0.0/16 yet"},
+		{`{"subnets": [{"cidr": "10.244.0.0/16", "assign": "podCIDR"}, {"cidr": "10.245.0.0/16", "assign": "podCIDR"}, {"cidr": "fd00::/56", "name": "six"}]}`, `["10.245.1.0/24"]`, ""},
+		{`{"subnets": [{"cidr": "10.244.0.0/16", "assign": "cluster"}]}`, `[]`, ""},
+	} {
+		s := cluster.NewSnapshot()
+		s.Set("networks/default", []byte(c.network))
+		s.Set("nodes/a", []byte(`{"podCIDRs": `+c.podCIDRs+`}`))
+		w := Compile(s, &cluster.Node{Name: "a"}, Host{})
+		if (w.NoBlocks == nil) != (c.want == "") || w.NoBlocks != nil && !strings.Contains(w.NoBlocks.Error(), c.want) {
+			t.Errorf("%s with %s: %v, want %q", c.network, c.podCIDRs, w.NoBlocks, c.want)
+		}
+	}
+}
+
+// TestBlockInPodCIDRs checks that a block that a node claimed in a subnet whose ranges Kubernetes gives nodes captures no
+// packets: neither a part of another node's podCIDR nor all of it. The same holds where addresses are assigned one by one.
+func TestBlockInPodCIDRs(t *testing.T) {
+	t.Parallel()
+	keys := []string{"networks/default", "nodes/victim", "blocks/default/10.244.1.7-32", "blocks/default/10.244.1.0-24", "blocks/default/10.9.0.0-26"}
+	docs := map[string]string{
+		keys[0]: `{"subnets": [{"cidr": "10.244.0.0/16", "assign": "podCIDR"}, {"cidr": "10.9.0.0/16", "assign": "cluster", "name": "fixed"}]}`,
+		keys[1]: `{"podCIDRs": ["10.244.1.0/24"]}`,
+		keys[2]: `{"node": "x", "subnet": "10.244.0.0/16"}`, keys[3]: `{"node": "x", "subnet": "10.244.0.0/16"}`, keys[4]: `{"node": "x", "subnet": "10.9.0.0/16"}`,
+	}
+	for range 30 {
+		s := cluster.NewSnapshot()
+		for _, i := range rand.Perm(2 * len(keys)) { // each one twice
+			s.Set(keys[i%len(keys)], []byte(docs[keys[i%len(keys)]]))
+		}
+		valid, bad := Valid(s, &cluster.Node{Name: "self"})
+		if len(valid.Blocks) != 1 || valid.Blocks[keys[3]].Node != "victim" || bad[keys[2]] == nil || bad[keys[4]] == nil {
+			t.Fatalf("blocks: %+v; invalid: %v", valid.Blocks, bad)
+		}
+		if n := len(s.Documents()); n != len(keys) {
+			t.Errorf("%d documents, want %d", n, len(keys))
+		}
+		s.Set("nodes/victim", nil)
+		if valid, bad = Valid(s, &cluster.Node{Name: "self"}); len(valid.Blocks) != 0 || bad[keys[3]] == nil {
+			t.Fatalf("without the Node: blocks: %+v; invalid: %v", valid.Blocks, bad)
+		}
+		s.Set("nodes/victim", []byte(docs[keys[1]]))
+		s.Set(keys[3], nil)
+		if b := s.Blocks[keys[3]]; b == nil || b.Node != "victim" {
+			t.Fatalf("after the claim was deleted: %+v", b)
+		}
 	}
 }
 
@@ -97,8 +156,8 @@ func TestSharedPodCIDR(t *testing.T) {
 	for _, node := range []string{"a", "b"} {
 		s.Set("nodes/"+node, []byte(`{"podCIDRs": ["10.244.1.0/24"]}`))
 		w := Compile(s, &cluster.Node{Name: node}, Host{})
-		if is := node == "b"; w.NoBlocks != is || strings.Contains(fmt.Sprint(w.Problems), "10.244.1.0/24 of this Node also belongs to node a") != is {
-			t.Errorf("%s: no blocks: %t; problems: %v", node, w.NoBlocks, w.Problems)
+		if is := node == "b"; (w.NoBlocks != nil) != is || strings.Contains(fmt.Sprint(w.Problems), "10.244.1.0/24 of this Node also belongs to node a") != is {
+			t.Errorf("%s: no blocks: %v; problems: %v", node, w.NoBlocks, w.Problems)
 		}
 	}
 }

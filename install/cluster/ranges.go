@@ -53,6 +53,9 @@ func (c *Client) FindRanges(ctx context.Context, named, usual []netip.Prefix) (r
 	if outside := outsideOf(owns, r.CIDRs); outside != "" {
 		return r, fmt.Errorf("%s has the pod ranges %s, but %s is outside of them\nName all pod ranges of the cluster with --pod-cidr", r.From, join(r.CIDRs), outside)
 	}
+	if lacking := lackingOf(owns, r.CIDRs); r.Assign == model.AssignPodCIDR && lacking != "" {
+		return r, fmt.Errorf("%s has the pod ranges %s, but %s\nA Node gets its podCIDRs when it registers: delete the Node, and restart its kubelet. Or name only the ranges of all Nodes with --pod-cidr", r.From, join(r.CIDRs), lacking)
+	}
 	return r, nil
 }
 
@@ -97,6 +100,18 @@ func outsideOf(owns map[string][]netip.Prefix, ranges []netip.Prefix) string {
 		for _, p := range owns[name] {
 			if !slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Bits() <= p.Bits() && r.Contains(p.Addr()) }) {
 				return fmt.Sprintf("the podCIDR %s of node %s", p, name)
+			}
+		}
+	}
+	return ""
+}
+
+// lackingOf describes a Node that has podCIDRs, but none of a family of the ranges, or returns "". Its pods could not start.
+func lackingOf(owns map[string][]netip.Prefix, ranges []netip.Prefix) string {
+	for _, name := range sortedKeys(owns) {
+		for _, r := range ranges {
+			if !slices.ContainsFunc(owns[name], func(p netip.Prefix) bool { return p.Addr().Is6() == r.Addr().Is6() }) {
+				return fmt.Sprintf("node %s has only the podCIDRs %s", name, join(owns[name]))
 			}
 		}
 	}
