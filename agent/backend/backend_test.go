@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -144,6 +145,35 @@ func TestProblemsOfOnePeer(t *testing.T) {
 		slices.Sort(names)
 		if len(r.Problems) != 2 || !slices.Equal(names, []string{"nowhere", "six"}) || len(r.By) != 38 {
 			t.Errorf("problems %v, %d joined", r.Problems, len(r.By))
+		}
+	}
+}
+
+// TestForeignHardwareAddress checks that a node that publishes the hardware address of another node's tunnel takes none of
+// its packets, whatever the names and the order.
+func TestForeignHardwareAddress(t *testing.T) {
+	t.Parallel()
+	for _, thief := range []int{3, 8} {
+		in := many(12, cluster.Backend{Type: cluster.VXLAN})
+		in.Peers[thief].Node.Tunnel = strings.ToUpper(backend.VXLANMAC(in.Peers[5].Node.Name, cluster.DefaultVNI))
+		in.Peers[1].Node.Tunnel, in.Peers[2].Node.Tunnel = "02:00:00:00:00:07", "02:00:00:00:00:07"
+		r := backend.Compile(in)
+		at := map[string]int{}
+		for _, o := range r.Objects {
+			if f, is := o.(*kernel.FDB); is {
+				at[f.MAC]++
+				if f.Dst == in.Peers[thief].Node.Addresses[0].Addr() {
+					t.Errorf("packets go to %s: %v", in.Peers[thief].Node.Name, f)
+				}
+			}
+		}
+		if len(r.Problems) != 2 || r.Problems[0].Node != in.Peers[2].Node.Name || r.Problems[1].Node != in.Peers[thief].Node.Name || len(at) != 10 {
+			t.Errorf("problems %v, entries %v", r.Problems, at)
+		}
+		for mac, n := range at {
+			if n != 1 {
+				t.Errorf("%d entries for %s", n, mac)
+			}
 		}
 	}
 }

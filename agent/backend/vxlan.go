@@ -56,6 +56,7 @@ func (in *Input) vxlanOn(name string) (out kernel.Objects, problems []Problem) {
 		MAC: tunnelMAC(in.Self, in.six(), vni), MTU: in.MTU, OwnerTag: in.linkAlias("vxlan"),
 	})
 	out = append(out, in.own(name)...)
+	macs := publishedMACs{in: in}
 	for _, p := range in.Peers {
 		dst := p.Dst
 		if in.Conf.Direct && p.Direct {
@@ -67,6 +68,9 @@ func (in *Input) vxlanOn(name string) (out kernel.Objects, problems []Problem) {
 			continue
 		}
 		mac, err := in.macOf(p.Node)
+		if err == nil && mac != VXLANMAC(p.Node.Name, vni) {
+			err = macs.claim(mac, p.Node.Name)
+		}
 		if err != nil {
 			problems = append(problems, Problem{p.Node.Name, err})
 			continue
@@ -74,6 +78,33 @@ func (in *Input) vxlanOn(name string) (out kernel.Objects, problems []Problem) {
 		out = append(out, in.through(p, dst, name, mac)...)
 	}
 	return out, problems
+}
+
+// publishedMACs are the hardware addresses that nodes published instead of those that derive from their names.
+type publishedMACs struct {
+	in        *Input
+	derived   map[string]string // node by the address that derives from its name; nil until needed
+	published map[string]string // node by address
+}
+
+// claim returns an error if an address that a node published is another node's: this node's packets would go to the wrong
+// one. The owner of a derived address always keeps it.
+func (m *publishedMACs) claim(mac, node string) error {
+	if m.derived == nil {
+		in, vni := m.in, m.in.vni()
+		m.derived = map[string]string{VXLANMAC(in.Self.Name, vni): in.Self.Name}
+		m.published = map[string]string{tunnelMAC(in.Self, in.six(), vni): in.Self.Name}
+		for _, p := range in.Peers {
+			m.derived[VXLANMAC(p.Node.Name, vni)] = p.Node.Name
+		}
+	}
+	for _, of := range []map[string]string{m.derived, m.published} {
+		if other, taken := of[mac]; taken {
+			return fmt.Errorf("vxlan: node %s published the hardware address %s of node %s", node, mac, other)
+		}
+	}
+	m.published[mac] = node
+	return nil
 }
 
 func (in *Input) macOf(n *cluster.Node) (string, error) {
