@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -48,7 +49,7 @@ type TakenError struct {
 }
 
 func (t *TakenError) Error() string {
-	return fmt.Sprintf("another agent uses the node name %s in this cluster (%s): set a different name with \"node\" in this agent's configuration, or stop the other agent", t.Node, t.By)
+	return fmt.Sprintf("another agent uses the node name %s in this cluster (%s): stop the other agent, or set a different name with \"node\" in this agent's configuration. In Kubernetes, if there is no other agent, delete the Lease node.%s", t.Node, t.By, t.Node)
 }
 
 // Unwrap returns store.ErrUnavailable.
@@ -99,6 +100,9 @@ func (s *Session) Revision() (int64, error) {
 // name. If the store does not answer, it returns nil, and Run continues.
 func (s *Session) Start(ctx context.Context) error {
 	err := s.begin(ctx, startWait)
+	if isTaken(err) && s.removeEarlier(ctx) {
+		err = s.begin(ctx, startWait)
+	}
 	t, taken := errors.AsType[*TakenError](err)
 	switch {
 	case taken && t.sameDisk:
@@ -109,6 +113,43 @@ func (s *Session) Start(ctx context.Context) error {
 		s.log.Warn("cannot check in the store whether this node's name is free; writing nothing until it answers", "error", err)
 	}
 	return nil
+}
+
+// bootStore is a store whose sessions do not expire, because the node's boot tells whether one has ended.
+type bootStore interface {
+	// NodeBoot returns the boot ID that a node reports, or "".
+	NodeBoot(ctx context.Context, node string) (string, error)
+}
+
+// removeEarlier removes the session of an agent that was killed in this boot of the node, and reports whether it did. A
+// new agent of the same boot has another instance if the directory of runtime state is new: after "kubeadm reset", and if
+// the node is a container that was started again. If the other agent lives, it notices at its next commit, and does not
+// claim the name again.
+func (s *Session) removeEarlier(ctx context.Context) bool {
+	boots, ok := s.store.(bootStore)
+	if !ok || bootOf(s.Instance) == "" {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, startWait)
+	defer cancel()
+	e, err := s.store.Get(ctx, cluster.AliveKey(s.Node))
+	if err != nil || bootOf(decode(e.Value).Instance) != bootOf(s.Instance) {
+		return false
+	}
+	if now, err := boots.NodeBoot(ctx, s.Node); err != nil || now != bootOf(s.Instance) {
+		return false
+	}
+	if _, err = s.store.Commit(ctx, store.Op{Key: e.Key, Expect: e.Revision}); err != nil {
+		return false
+	}
+	s.log.Warn("removed the session of an earlier agent of this boot, which ended without removing it", "machine", decode(e.Value).ID)
+	return true
+}
+
+// bootOf returns the boot ID in an instance: its first word.
+func bootOf(instance string) string {
+	boot, _, _ := strings.Cut(instance, " ")
+	return boot
 }
 
 // waitForEarlierBoot waits until the key of an earlier boot expires. A machine with a copy of this machine's disk keeps

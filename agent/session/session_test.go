@@ -314,10 +314,26 @@ func TestWriter(t *testing.T) {
 func TestModel(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t, etcdtest.Options{})
-	ctx, stop := context.WithTimeout(t.Context(), kerneltest.Slow(5*time.Second))
+	ctx, stop := context.WithTimeout(t.Context(), kerneltest.Slow(time.Minute))
 	defer stop()
 	admin := etcd.Store(t)
 	var all sync.WaitGroup
+	sessions := func() (commits, ended int) {
+		entries, _, err := admin.List(t.Context(), "log/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		over, last := map[string]bool{}, ""
+		for _, e := range entries {
+			if now := string(e.Value); now != last {
+				if over[now] {
+					t.Fatalf("session %s writes %s after session %s began", now, e.Key, last)
+				}
+				over[last], last = true, now
+			}
+		}
+		return len(entries), len(over)
+	}
 	for machine := range 3 {
 		slow := &stalled{Store: etcd.Store(t)}
 		s := newSession(slow, strconv.Itoa(machine), "x")
@@ -331,25 +347,20 @@ func TestModel(t *testing.T) {
 			}
 		})
 	}
-	for ctx.Err() == nil {
+	commits, ended := 0, 0
+	for end := time.Now().Add(5 * time.Second); ctx.Err() == nil && (time.Now().Before(end) || commits < 20 || ended < 5); {
 		time.Sleep(rand.N(200 * time.Millisecond))
+		if time.Now().After(end) {
+			commits, ended = sessions()
+		}
 		if e, err := admin.Get(ctx, "alive/a"); err == nil {
 			_, _ = admin.Commit(ctx, store.Op{Key: e.Key, Expect: e.Revision})
 		}
 	}
+	stop()
 	all.Wait()
-	entries, _, err := admin.List(t.Context(), "log/")
-	ended, last := map[string]bool{}, ""
-	for _, e := range entries {
-		if now := string(e.Value); now != last {
-			if ended[now] {
-				t.Fatalf("session %s writes %s after session %s began", now, e.Key, last)
-			}
-			ended[last], last = true, now
-		}
-	}
-	if err != nil || len(entries) < 20 || len(ended) < 5 {
-		t.Errorf("%d commits in %d sessions: %v", len(entries), len(ended), err)
+	if commits, ended = sessions(); commits < 20 || ended < 5 {
+		t.Errorf("%d commits in %d sessions", commits, ended)
 	}
 }
 
@@ -470,4 +481,35 @@ func TestDeletedKeyOfTheSameRevision(t *testing.T) {
 		t.Fatal(err)
 	}
 	kerneltest.Until(t, func() bool { now, err := s.Revision(); return err == nil && now != revision })
+}
+
+// booted is a store whose sessions do not expire, and whose node reports a boot.
+type booted struct {
+	store.Store
+	boot string
+}
+
+func (b booted) NodeBoot(context.Context, string) (string, error) { return b.boot, nil }
+
+// TestKilledAgentOfThisBoot starts an agent whose directory of runtime state, and maybe machine ID, is new since another
+// agent of this boot was killed. That agent's session does not expire, so the new one removes it. An agent of another boot
+// stays, and so does one whose machine took over the node.
+func TestKilledAgentOfThisBoot(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		machine, instance, node string
+		ok                      bool
+	}{
+		{"1", "boot new", "boot", true}, {"2", "boot new", "boot", true},
+		{"2", "other new", "boot", false}, {"2", "other new", "other", false}, {"2", "boot new", "other", false}, {"2", "boot new", "", false},
+	} {
+		s := booted{open(t, filepath.Join(t.TempDir(), "store")), c.node}
+		if _, err := s.Commit(t.Context(), store.Op{Key: "alive/a", Value: []byte(`{"id":"1","instance":"boot old"}`)}); err != nil {
+			t.Fatal(err)
+		}
+		again := newSession(s, c.machine, c.instance)
+		if err := again.Start(t.Context()); (err == nil) != c.ok || valid(again) != c.ok || isTaken(err) == c.ok {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
 }

@@ -59,6 +59,13 @@ func (s *Store) sessionIsHeld(ctx context.Context, e store.Entry) (bool, error) 
 	return err == nil && !hasEnded(e, n), err
 }
 
+// NodeBoot returns the boot ID in a Node's status, or "" if there is none.
+func (s *Store) NodeBoot(ctx context.Context, node string) (string, error) {
+	n := &corev1.Node{}
+	err := s.core.Get().Resource("nodes").Name(node).Do(ctx).Into(n)
+	return n.Status.NodeInfo.BootID, convert(err)
+}
+
 // withoutEnded removes the sessions that have ended, and those of nodes that are not Ready, from a list.
 func (s *Store) withoutEnded(ctx context.Context, list []store.Entry) (out []store.Entry, err error) {
 	if len(list) == 0 {

@@ -623,6 +623,19 @@ func testSessions(t *testing.T, server *kubetest.Server) {
 		t.Error("the first agent writes after its session")
 	}
 	wantGone(t, open(t, server), "addresses/sessions/10.0.0.3", "addresses/sessions/10.0.0.5")
+
+	// An agent that was killed has not deleted its Lease, and the next one of this boot has another instance.
+	server.Node("killed", nil)
+	server.NodeBoot("killed", "boot")
+	agent := func(machine, instance string) error {
+		return session.New(open(t, server), session.Identity{Node: "killed", Machine: machine, Instance: instance}, slog.New(slog.DiscardHandler)).Start(t.Context())
+	}
+	if err := errors.Join(agent("1", "boot old"), agent("2", "boot new")); err != nil {
+		t.Errorf("an agent of the same boot: %v", err)
+	}
+	if err := agent("3", "other new"); err == nil {
+		t.Error("an agent of another boot took the session")
+	}
 }
 
 // testMissing checks the error for a cluster where Fairlead's objects were not applied.
