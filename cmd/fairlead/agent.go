@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -126,7 +127,8 @@ func (a *app) clusterConfig(f *agentFlags) (*config.Config, error) {
 		return nil, fmt.Errorf("find the store of this host's agent: %w\n%s", err, nameStore)
 	}
 	if k := &conf.Store.Kubernetes; k.Kubeconfig == config.InCluster && a.getenv("KUBERNETES_SERVICE_HOST") == "" {
-		k.Kubeconfig = a.kubeconfig() // the agent has a pod's service account, and this command has none
+		// The agent has a pod's service account, and this command has none.
+		k.Kubeconfig = strings.Join(a.kubeconfigs(), string(filepath.ListSeparator))
 	}
 	return conf, nil
 }
@@ -134,12 +136,13 @@ func (a *app) clusterConfig(f *agentFlags) (*config.Config, error) {
 // nameStore is the advice of commands that do not find the store.
 const nameStore = "Name the store with --store-kubernetes-kubeconfig, --store-etcd-endpoints or --store-file, or in " + config.DefaultPath
 
-// kubeconfig returns the path that kubectl would use.
-func (a *app) kubeconfig() string {
-	if list := filepath.SplitList(a.getenv("KUBECONFIG")); len(list) > 0 {
-		return list[0]
+// kubeconfigs returns the files that kubectl would merge.
+func (a *app) kubeconfigs() []string {
+	list := slices.DeleteFunc(filepath.SplitList(a.getenv("KUBECONFIG")), func(path string) bool { return path == "" })
+	if len(list) == 0 {
+		return []string{filepath.Join(a.getenv("HOME"), ".kube", "config")}
 	}
-	return filepath.Join(a.getenv("HOME"), ".kube", "config")
+	return list
 }
 
 // askTimeout limits the wait for the agent's answer.

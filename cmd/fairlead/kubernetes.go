@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"regexp"
 	"time"
 
@@ -120,11 +119,7 @@ func (f *kubernetesFlags) ranges() (list []netip.Prefix, err error) {
 
 // connect returns a client for the cluster.
 func (a *app) connect(f *kubernetesFlags) (*cluster.Client, error) {
-	paths := filepath.SplitList(a.getenv("KUBECONFIG"))
-	if len(paths) == 0 {
-		paths = []string{filepath.Join(a.getenv("HOME"), ".kube", "config")}
-	}
-	return cluster.Connect(cluster.Access{Kubeconfig: f.kubeconfig, Paths: paths, Context: f.context, InCluster: a.getenv("KUBERNETES_SERVICE_HOST") != ""})
+	return cluster.Connect(cluster.Access{Kubeconfig: f.kubeconfig, Paths: a.kubeconfigs(), Context: f.context, InCluster: a.getenv("KUBERNETES_SERVICE_HOST") != ""})
 }
 
 func (a *app) kubernetesManifest() *cobra.Command {

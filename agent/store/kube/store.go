@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,7 +27,7 @@ import (
 
 // Options say where the API is.
 type Options struct {
-	Kubeconfig string // path; "": the service account of this pod
+	Kubeconfig string // path, or several as in KUBECONFIG; "": the service account of this pod
 	Namespace  string // of the Leases
 	Flannel    string // prefix of flannel's annotations, which then are part of the nodes' documents; "": they are ignored
 	Config     *rest.Config
@@ -106,10 +107,14 @@ func (o Options) config() (*rest.Config, *runtime.Scheme, error) {
 	config := o.Config
 	if config == nil {
 		var err error
-		if o.Kubeconfig == "" {
+		switch paths := filepath.SplitList(o.Kubeconfig); len(paths) {
+		case 0:
 			config, err = rest.InClusterConfig()
-		} else {
-			config, err = clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
+		case 1:
+			config, err = clientcmd.BuildConfigFromFlags("", paths[0])
+		default:
+			rules := &clientcmd.ClientConfigLoadingRules{Precedence: paths}
+			config, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
 		}
 		if err != nil {
 			return nil, nil, fmt.Errorf("the Kubernetes API: %w", err)
@@ -187,8 +192,8 @@ func (s *Store) read(ctx context.Context, k *kind, key string) (store.Entry, *ob
 		return store.Entry{}, nil, err
 	}
 	e, ok := k.entry(o)
-	if !ok || e.Key != key {
-		return store.Entry{}, o, os.ErrNotExist
+	if !ok || e.Key != key { // its name is taken, so the key is not free
+		return store.Entry{}, o, fmt.Errorf("the content of the %s %s is not that of its name: delete it", k.api.Kind, name)
 	}
 	return e, o, nil
 }
