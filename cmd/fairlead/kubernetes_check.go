@@ -86,8 +86,8 @@ func (a *app) kubernetesProbe() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var t clusterprobe.Targets
-			if err := json.Unmarshal(raw, &t); err != nil {
+			t, err := clusterprobe.DecodeTargets(raw)
+			if err != nil {
 				return fmt.Errorf("%s: %w", targets, err)
 			}
 			return a.reportAndWait(c.Context(), clusterprobe.Run(c.Context(), node, t))

@@ -3,7 +3,6 @@ package cluster
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -28,9 +27,9 @@ const (
 const CheckPort = 9480
 
 // TargetsFile is the path of the targets in the pods of a check.
-const TargetsFile = "/etc/fairlead-check/targets.json"
+const TargetsFile = "/etc/fairlead-check/" + targetsKey
 
-const targetsKey = "targets.json"
+const targetsKey = "targets.json.gz"
 
 // Check is the result of a check from inside every node.
 type Check struct {
@@ -273,11 +272,11 @@ func target(node string, ips []string, port uint16) probe.Target {
 
 // runClients starts the connecting pods and reads their results.
 func (c *Client) runClients(ctx context.Context, s *observation, t probe.Targets, o CheckOptions, out *Check) error {
-	raw, err := json.Marshal(t)
+	raw, err := t.Encode()
 	if err != nil {
 		return err
 	}
-	m := corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: listenerName, Namespace: o.Namespace}, Data: map[string]string{targetsKey: string(raw)}}
+	m := corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: listenerName, Namespace: o.Namespace}, BinaryData: map[string][]byte{targetsKey: raw}}
 	if err := c.create(ctx, "ConfigMap", o.Namespace, &m); err != nil {
 		return err
 	}

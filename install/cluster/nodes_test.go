@@ -172,8 +172,11 @@ func (k *kubelets) run(p *corev1.Pod, path string) {
 		go func() {
 			raw, _ := k.server.Client().Get().AbsPath("/api/v1/namespaces/" + p.Namespace + "/configmaps/fairlead-check").Do(ctx).Raw()
 			var m corev1.ConfigMap
-			var t probe.Targets
-			if json.Unmarshal(raw, &m) != nil || json.Unmarshal([]byte(m.Data["targets.json"]), &t) != nil {
+			if json.Unmarshal(raw, &m) != nil {
+				return
+			}
+			t, err := probe.DecodeTargets(m.BinaryData["targets.json.gz"])
+			if err != nil {
 				return
 			}
 			k.setLog(p.Name, probe.Run(ctx, name, t))

@@ -2,11 +2,13 @@ package probe
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http/httptest"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -124,6 +126,30 @@ func TestOthers(t *testing.T) {
 				t.Errorf("%d nodes: %s is the target of %d", n, name, count)
 			}
 		}
+	}
+}
+
+// TestTargetsOfLargeCluster checks that the targets of 5,000 nodes with addresses of both families and long names fit into a
+// ConfigMap.
+func TestTargetsOfLargeCluster(t *testing.T) {
+	t.Parallel()
+	want := Targets{DNS: "kubernetes.default.svc", Seconds: 30}
+	for i := range 5000 {
+		x := Target{Node: fmt.Sprintf("%x.compute.region-of-the-cloud.example.com", sha256.Sum256([]byte(fmt.Sprint(i)))), Addresses: []netip.AddrPort{
+			netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 244, byte(i >> 8), byte(i)}), 9480),
+			netip.AddrPortFrom(netip.AddrFrom16([16]byte{0xfd, 0, 14: byte(i >> 8), 15: byte(i)}), 9480),
+		}}
+		want.Pods, want.Hosts = append(want.Pods, x), append(want.Hosts, x)
+	}
+	raw, err := want.Encode()
+	if err != nil || len(raw) > 1<<20-1000 {
+		t.Errorf("%d bytes, %v", len(raw), err)
+	}
+	if got, err := DecodeTargets(raw); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("decoded otherwise: %v", err)
+	}
+	if _, err := DecodeTargets([]byte("{}")); err == nil {
+		t.Error("JSON that is not compressed is accepted")
 	}
 }
 
