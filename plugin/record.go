@@ -3,6 +3,7 @@ package plugin
 import (
 	"errors"
 	"os"
+	"slices"
 
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
@@ -25,8 +26,12 @@ func (s *session) loadRecord(o kernel.Owner) (*openRecord, error) {
 		return s.rec, nil
 	}
 	if s.rec != nil { // for example loopback, whose interface lo is an attachment of its own
+		before, fresh := s.rec.rec.Owner(), s.rec.base == 0
 		if err := s.commit(); err != nil {
 			return nil, err
+		}
+		if fresh {
+			s.earlier = append(s.earlier, before)
 		}
 	}
 	rec, err := s.dir.Read(o)
@@ -104,6 +109,30 @@ func (s *session) reserveAttachment(o kernel.Owner) (err error) {
 
 func errAddInProgress(o kernel.Owner) error {
 	return cni.Errorf(cni.CodeTryAgainLater, "another ADD of container %s to network %s as %s is in progress", o.ContainerID, o.Network, o.IfName)
+}
+
+// undoFinished removes the attachments that this session has finished on other interfaces.
+func (s *session) undoFinished() error {
+	var errs []error
+	for _, o := range slices.Backward(s.earlier) {
+		rec, err := s.dir.TryTake(o)
+		if err != nil {
+			if !errors.Is(err, os.ErrNotExist) {
+				errs = append(errs, err)
+			}
+			continue
+		}
+		for _, p := range slices.Backward(rec.Parts) {
+			err = errors.Join(err, removePart(s.engine, p))
+		}
+		if err == nil {
+			err = s.dir.Remove(o)
+		}
+		rec.Unlock()
+		errs = append(errs, err)
+	}
+	s.earlier = nil
+	return errors.Join(errs...)
 }
 
 // dropParts removes the session's parts from the record, and the record with its last part.

@@ -33,6 +33,7 @@ type session struct {
 	reservation *attach.Reservation       // of an attachment that has no record yet
 	reservedFor kernel.Owner              // the owner of the reservation
 	rec         *openRecord               // the attachment's record
+	earlier     []kernel.Owner            // attachments of the list that were finished before rec's, on other interfaces
 	jobs        []*job                    // ADDs that are in the record or will be
 	pending     []pendingObject           // objects to apply
 	unlocks     []func()                  // release the locks on claims, once the record has them
@@ -219,7 +220,7 @@ func (s *session) commit() error {
 		j.end()
 	}
 	s.reservation.Free()
-	s.rec, s.jobs, s.reservation = nil, nil, nil
+	s.rec, s.jobs, s.reservation, s.earlier = nil, nil, nil, nil
 	return nil
 }
 
@@ -261,7 +262,7 @@ func (s *session) undo(ctx context.Context) error {
 	// The record keeps the remaining objects; the next DEL or ADD removes them.
 	err := errors.Join(errs...)
 	if err == nil {
-		err = s.dropParts()
+		err = errors.Join(s.dropParts(), s.undoFinished())
 	}
 	if err != nil {
 		return fmt.Errorf("undo: %w", err)

@@ -348,7 +348,7 @@ func TestModel(t *testing.T) {
 		})
 	}
 	commits, ended := 0, 0
-	for end := time.Now().Add(5 * time.Second); ctx.Err() == nil && (time.Now().Before(end) || commits < 20 || ended < 5); {
+	for end := time.Now().Add(kerneltest.Slow(5 * time.Second)); ctx.Err() == nil && (time.Now().Before(end) || commits < 20 || ended < 5); {
 		time.Sleep(rand.N(200 * time.Millisecond))
 		if time.Now().After(end) {
 			commits, ended = sessions()
