@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/wire"
@@ -45,6 +46,10 @@ func replaceFile(file string, data []byte) error {
 	err := os.WriteFile(tmp, data, 0o600)
 	if err == nil {
 		err = os.Rename(tmp, file)
+	}
+	if errors.Is(err, syscall.EXDEV) { // the directory is a mount or a link: the reference library writes in place, too
+		err = os.WriteFile(file, data, 0o600)
+		_ = os.Remove(tmp)
 	}
 	if err != nil {
 		_ = os.Remove(tmp)
