@@ -75,7 +75,10 @@ func (a *Attachment) examine(dir *attach.Dir, root string, runtime *libcni.CNICo
 	if !rec.HasNetns() {
 		return false, nil
 	}
-	if _, err := dir.Read(rec.Owner()); !errors.Is(err, os.ErrNotExist) {
+	switch have, err := dir.Read(rec.Owner()); {
+	case err == nil && have.Adopted:
+		return false, claimAgain(dir, have)
+	case !errors.Is(err, os.ErrNotExist):
 		return false, err
 	}
 	for _, ip := range result.IPs {
@@ -83,6 +86,22 @@ func (a *Attachment) examine(dir *attach.Dir, root string, runtime *libcni.CNICo
 	}
 	rt.NetNS, a.record = a.Netns, rec
 	return a.addParts(list, rt, result, root)
+}
+
+// claimAgain claims the host ports in a record: an earlier command may have been killed between the record and the claims.
+func claimAgain(dir *attach.Dir, rec *attach.Record) error {
+	var ports []attach.Port
+	for _, p := range rec.Parts {
+		ports = append(ports, p.Ports...)
+	}
+	if len(ports) == 0 {
+		return nil
+	}
+	unlock, err := dir.Claim(context.Background(), rec.Owner(), ports)
+	if err == nil {
+		unlock()
+	}
+	return err
 }
 
 // addParts adds a part to the record for each plugin, and reports whether there is one.
