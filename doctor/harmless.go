@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"unicode"
 )
@@ -46,7 +47,10 @@ func hostile(f *Facts) (out []string) {
 		}
 	}
 	for _, a := range f.Attachments {
-		note(a.IfName, a.Netns, a.Resolv)
+		note(a.IfName, a.Netns)
+		if filepath.IsAbs(a.Resolv) {
+			note(a.Resolv)
+		}
 		if a.Inside != nil {
 			for _, l := range a.Inside.Links {
 				note(l.Name)

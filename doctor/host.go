@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -196,14 +197,20 @@ func dns(f *Facts, a *Attachment) (out []Finding) {
 	if len(f.Upstream) > 0 {
 		instead = f.Upstream[0].String()
 	}
+	fix := func() string {
+		if !filepath.IsAbs(a.Resolv) {
+			return fmt.Sprintf("set dns.nameservers of network %s to %s, and attach the container again", a.Network, instead)
+		}
+		return fmt.Sprintf("sh -c 'echo nameserver %s > %s'", instead, a.Resolv)
+	}
 	for _, ns := range a.Nameservers {
 		switch {
 		case ns.IsLoopback() && !a.LocalDNS:
 			out = append(out, Finding{Name: "dns-loopback", Problem: fmt.Sprintf("%s lists %s, and nothing in the container listens there", a.Resolv, ns),
-				Effect: "names are not resolved; connections by address work", Fix: fmt.Sprintf("sh -c 'echo nameserver %s > %s'", instead, a.Resolv)})
+				Effect: "names are not resolved; connections by address work", Fix: fix()})
 		case !ns.IsLoopback() && !a.routed(ns):
 			out = append(out, Finding{Name: "dns-unreachable", Problem: fmt.Sprintf("%s lists %s, and the container has no route to it", a.Resolv, ns),
-				Effect: "names are not resolved; connections by address may work", Fix: fmt.Sprintf("sh -c 'echo nameserver %s > %s'", instead, a.Resolv)})
+				Effect: "names are not resolved; connections by address may work", Fix: fix()})
 		}
 	}
 	return out
