@@ -49,6 +49,9 @@ func (s *State) truncated() *State {
 		if more := len(*list) - maxListed; more > 0 {
 			*list = append(slices.Clone((*list)[:maxListed]), fmt.Sprintf("and %d more", more))
 		}
+		if *list == nil {
+			*list = []string{} // not null in JSON
+		}
 	}
 	return &out
 }

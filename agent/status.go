@@ -46,12 +46,12 @@ type status struct {
 type State struct {
 	Node             string   `json:"node"`
 	Ready            bool     `json:"ready"`
-	Reasons          []string `json:"reasons,omitempty"`      // why the node is not ready
+	Reasons          []string `json:"reasons"`                // why the node is not ready
 	StoreError       string   `json:"storeError,omitempty"`   // why the store cannot be reached
 	PublishError     string   `json:"publishError,omitempty"` // why the store does not have this node's document
-	Unreachable      []string `json:"unreachable,omitempty"`  // nodes that this node cannot reach, with the reason
-	Invalid          []string `json:"invalid,omitempty"`      // invalid keys in the store, which the agent ignores
-	Failures         []string `json:"failures,omitempty"`     // what failed for this node's addresses, blocks and keys
+	Unreachable      []string `json:"unreachable"`            // nodes that this node cannot reach, with the reason
+	Invalid          []string `json:"invalid"`                // invalid keys in the store, which the agent ignores
+	Failures         []string `json:"failures"`               // what failed for this node's addresses, blocks and keys
 	Nodes            int      `json:"nodes"`
 	NoDefaultNetwork bool     `json:"noDefaultNetwork,omitempty"`
 	Peers            int      `json:"peers"` // other nodes that this node reaches in the default network
