@@ -115,7 +115,9 @@ func (o Options) runInside(ctx context.Context, steps io.Writer) error {
 	cmd.Env = append(os.Environ(), "CNI_PATH="+strings.Join(o.PluginPath, ":"))
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = cleanupTimeout
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET}
+	// It has a process group of its own: a terminal sends Ctrl-C to all of a group, and a second signal would end it without
+	// its clean-up.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET, Setpgid: true}
 	if o.Here {
 		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNS
 	}
