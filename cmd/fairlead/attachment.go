@@ -15,6 +15,7 @@ import (
 	"github.com/fairlead/fairlead/internal/netconf"
 	"github.com/fairlead/fairlead/internal/netnspath"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/netns"
 	"github.com/fairlead/fairlead/libcni"
 )
 
@@ -127,19 +128,45 @@ func (s *session) add(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	existed := s.known()
+	attached, taken := s.isAttached(), s.hasInterface()
 	res, err := s.cni.AddNetworkList(ctx, s.list, s.rt)
-	if err != nil && !existed { // plugins before the one that failed have created their objects
-		undo := s.cni.DelNetworkList(context.WithoutCancel(ctx), s.list, s.rt)
-		if undo != nil && undo.Error() == err.Error() { // both refuse the same argument
-			return err
+	switch {
+	case err == nil:
+		if err = s.printResult(res); err == nil {
+			return nil
 		}
-		return errors.Join(err, undo)
+	case attached:
+		return err
+	case taken: // DEL would remove it
+		return fmt.Errorf("%w\nThe namespace had an interface %s before, so nothing was removed. For another name, type the same command with -i", err, s.rt.IfName)
 	}
-	if err != nil {
+	undo := s.cni.DelNetworkList(context.WithoutCancel(ctx), s.list, s.rt) // plugins before the one that failed have created their objects
+	if undo != nil && undo.Error() == err.Error() {                        // both refuse the same argument
 		return err
 	}
-	return s.printResult(res)
+	return errors.Join(err, undo)
+}
+
+// isAttached reports whether the attachment exists.
+func (s *session) isAttached() bool {
+	r, err := s.records().Read(s.owner())
+	return err == nil && r.HasNetns()
+}
+
+// hasInterface reports whether the namespace has the interface that the attachment would get.
+func (s *session) hasInterface() bool {
+	ns, err := netns.Open(s.rt.NetNS)
+	if err != nil {
+		return false
+	}
+	defer ns.Close()
+	e, err := kernel.Open(ns, kernel.Options{})
+	if err != nil {
+		return false
+	}
+	defer e.Close()
+	_, err = e.Link(kernel.Container, s.rt.IfName)
+	return err == nil
 }
 
 // needNetns fails if the namespace does not exist.
@@ -178,6 +205,9 @@ func (s *session) check(ctx context.Context) error {
 	began := time.Now()
 	if err := s.cni.CheckNetworkList(ctx, s.list, s.rt); err != nil {
 		return err
+	}
+	if s.list.DisableCheck {
+		return s.done("check", "not checked: the network's configuration has disableCheck", began)
 	}
 	return s.done("check", "unchanged", began)
 }

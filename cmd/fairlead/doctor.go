@@ -51,7 +51,7 @@ type diagnosis struct {
 func (a *app) doctor(ctx context.Context, container string, probe bool) error {
 	o := gather.Options{
 		Runtime: a.runtime(a.pluginPath()), StateDir: a.getenv(attach.RootVariable), RunDir: a.runDir(), LibDir: a.libDir(), ConfDir: a.confDir(),
-		PluginDirs: a.pluginPath(), Probe: probe, Progress: a.counter("doctor"),
+		PluginDirs: a.runtimePluginPath(), Probe: probe, Progress: a.counter("doctor"),
 	}
 	if container != "" {
 		o.Include = func(r *attach.Record) bool { return isContainer(r, container) }

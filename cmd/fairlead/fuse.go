@@ -1,12 +1,18 @@
 package main
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
+	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/cni/invoke"
 	"github.com/fairlead/fairlead/fuse"
+	"github.com/fairlead/fairlead/plugins/delegate"
 )
 
 const fuseLong = `Fuse prints a network list with one plugin, fairlead-chain, in place of its plugins.
@@ -43,6 +49,18 @@ type fuseRun struct {
 	inPlace, undo bool
 }
 
+// isUsable returns an error if a runtime that uses the file now could not use the list that replaces it.
+func (f *fuseRun) isUsable(file string, list []byte) error {
+	if !f.inPlace || f.undo || !bytes.Contains(list, []byte(delegate.ChainType)) {
+		return nil
+	}
+	dirs := f.runtimePluginPath()
+	if _, err := invoke.FindInPath(delegate.ChainType, dirs); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return fmt.Errorf("%s is unchanged: runtimes do not find the plugin %s in %s\nType first: fairlead install", file, delegate.ChainType, strings.Join(dirs, ", "))
+}
+
 func (f *fuseRun) run(file string) error {
 	if f.inPlace && f.to != "" {
 		return &usageError{"--to and --in-place contradict each other", "Type: fairlead fuse --help"}
@@ -67,6 +85,9 @@ func (f *fuseRun) run(file string) error {
 	}
 	if f.to == "" {
 		_, err := f.stdout.Write(out)
+		return err
+	}
+	if err := f.isUsable(file, out); err != nil {
 		return err
 	}
 	if err := fuse.Replace(f.to, out); err != nil {

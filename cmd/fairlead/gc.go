@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/gc"
+	"github.com/fairlead/fairlead/internal/netnspath"
 	"github.com/fairlead/fairlead/libcni"
 )
 
@@ -91,8 +92,14 @@ func (g *gcRun) one(s *session, ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if valid, err = s.resolveKeep(valid, append(slices.Clone(living), dead...)); err != nil {
+		return err
+	}
 	if len(g.keep) == 0 && !g.none {
 		valid = living
+	}
+	if s.list.DisableGC {
+		return s.done("gc", "nothing was done: the network's configuration has disableGC. To remove what is gone, type: fairlead gc --all", began)
 	}
 	if g.dry {
 		return s.previewGC(append(living, dead...), valid)
@@ -121,6 +128,38 @@ func parseKeep(words []string) (valid []cni.Attachment, err error) {
 			return nil, &usageError{fmt.Sprintf("--keep %s: want CONTAINER/IFNAME", w), "Type: fairlead list"}
 		}
 		valid = append(valid, cni.Attachment{ContainerID: id, IfName: ifName})
+	}
+	return valid, nil
+}
+
+// resolveKeep returns the attachments that words name: by the container's ID, by its beginning, or by the name of the
+// namespace of an attachment by "fairlead add". A word that names none would let gc remove what the user wants to keep.
+func (s *session) resolveKeep(words, all []cni.Attachment) (valid []cni.Attachment, err error) {
+	for _, w := range words {
+		of := func(is func(id string) bool) (list []cni.Attachment) {
+			for _, at := range all {
+				if at.IfName == w.IfName && is(at.ContainerID) && !slices.Contains(list, at) {
+					list = append(list, at)
+				}
+			}
+			return list
+		}
+		named := ""
+		if path, err := netnspath.Resolve(w.ContainerID); err == nil {
+			named = containerID(path)
+		}
+		list := of(func(id string) bool { return id == w.ContainerID || id == named })
+		if len(list) == 0 {
+			list = of(func(id string) bool { return strings.HasPrefix(id, w.ContainerID) })
+		}
+		if len(list) != 1 {
+			what := "has no such attachment"
+			if len(list) > 1 {
+				what = fmt.Sprintf("has %d such attachments: name more of the container's ID", len(list))
+			}
+			return nil, &usageError{fmt.Sprintf("--keep %s/%s: network %s %s", w.ContainerID, w.IfName, s.list.Name, what), "Type: fairlead list"}
+		}
+		valid = append(valid, list...)
 	}
 	return valid, nil
 }

@@ -21,6 +21,8 @@ import (
 	"github.com/fairlead/fairlead/install/migrate"
 	"github.com/fairlead/fairlead/install/network"
 	"github.com/fairlead/fairlead/internal/builtin"
+	"github.com/fairlead/fairlead/internal/netconf"
+	"github.com/fairlead/fairlead/plugins/delegate"
 )
 
 const installLong = `Install puts fairlead-cni, fairlead and a link for each plugin into the directory where
@@ -247,6 +249,37 @@ func (i *installation) undo() error {
 	return i.print(installed{Files: done, DryRun: i.dry, Attachments: []migrate.Attachment{}}, migration{})
 }
 
+// warnUnusable names the lists that runtimes cannot use without the removed plugins.
+func (i *installation) warnUnusable(removed map[string]bool) {
+	files, err := netconf.Files([]string{i.confDir})
+	if err != nil {
+		return // there are none
+	}
+	var unusable []string
+	for _, file := range files {
+		list, err := netconf.LoadFile(file)
+		if err != nil {
+			continue // runtimes cannot use it anyway
+		}
+		var lack []string
+		for _, p := range list.Plugins {
+			for _, typ := range []string{p.Network.Type, p.Network.IPAM.Type} {
+				if removed[typ] {
+					lack = append(lack, typ)
+				}
+			}
+		}
+		if len(lack) > 0 {
+			unusable = append(unusable, file+" ("+strings.Join(lack, ", ")+")")
+		}
+	}
+	if len(unusable) == 0 {
+		return
+	}
+	fmt.Fprintf(i.stderr, "fairlead: warning: without these plugins, runtimes can neither create nor delete containers of these lists:\n  %s\n"+
+		"Before uninstall, change them. For one with %s, type: fairlead fuse --in-place --undo FILE\n", strings.Join(unusable, "\n  "), delegate.ChainType)
+}
+
 // warnStranded names the attachments that need a removed plugin for their deletion.
 func (i *installation) warnStranded(done []install.Done) {
 	records, err := attach.Open(i.getenv(attach.RootVariable)).List("")
@@ -264,6 +297,7 @@ func (i *installation) warnStranded(done []install.Done) {
 			names = append(names, strings.Join([]string{r.Network, r.ContainerID, r.IfName}, " "))
 		}
 	}
+	defer i.warnUnusable(removed)
 	if len(names) == 0 {
 		return
 	}

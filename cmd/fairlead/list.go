@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/internal/netnspath"
+	"github.com/fairlead/fairlead/kernel"
 )
 
 // listed is an attachment as list prints it.
@@ -108,7 +109,7 @@ func describe(r *attach.Record) listed {
 	l := listed{
 		Network: r.Network, Container: r.ContainerID, IfName: r.IfName, Link: r.Link, Netns: r.Netns,
 		Addresses: []string{}, Ports: []attach.Port{},
-		Created: r.Created, Age: int(time.Since(r.Created).Seconds()), State: r.State(),
+		Created: r.Created, Age: int((kernel.Uptime() - r.Since).Seconds()), State: r.State(),
 	}
 	var last *cni.Result
 	for _, p := range r.Parts {

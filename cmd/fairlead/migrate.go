@@ -3,7 +3,9 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,6 +13,7 @@ import (
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/install/migrate"
 	"github.com/fairlead/fairlead/internal/netconf"
+	"github.com/fairlead/fairlead/libcni"
 )
 
 const migrateLong = `Migrate is for a host whose containers were attached by the reference plugins
@@ -65,10 +68,17 @@ func (a *app) migrate(ctx context.Context) error {
 }
 
 func (a *app) previewMigration(args []string) error {
-	if len(args) == 0 {
+	all := len(args) == 0
+	if all {
 		args = []string{a.confDir()}
 	}
 	files, err := netconf.Files(args)
+	if _, err := os.Stat(a.confDir()); all && errors.Is(err, os.ErrNotExist) {
+		files = nil
+	}
+	if _, none := errors.AsType[libcni.NoConfigsFoundError](err); all && none {
+		err = nil
+	}
 	if err != nil {
 		return a.explain(err, a.confDir())
 	}

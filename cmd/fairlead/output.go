@@ -197,10 +197,11 @@ func (a *app) say(format string, args ...any) {
 	}
 }
 
-// printChanged prints the answer of a command that changed one thing, such as "created blue".
+// printChanged prints what a command changed, such as "created blue". A command that changes several things calls it for
+// each: its output then has a line of JSON, or a YAML document, for each.
 func (a *app) printChanged(what, name string) error {
 	if a.structured() {
-		return a.printData(map[string]string{what: name})
+		return a.printLine(map[string]string{what: name})
 	}
 	_, err := fmt.Fprintf(a.stdout, "%s %s\n", what, name)
 	return err

@@ -70,10 +70,8 @@ func (a *app) withManager(c *cobra.Command, f *podFlags, do func(context.Context
 		}
 		defer a.progress("pod " + strings.Join(append([]string{c.Name()}, args...), " "))()
 		err = do(o.ctx, m, args)
-		if err2 := end(m); err == nil {
-			return err2
-		} else if err2 != nil {
-			fmt.Fprintln(a.stderr, "fairlead: warning:", err2)
+		if err := end(m); err != nil { // the pods are as the command says
+			fmt.Fprintln(a.stderr, "fairlead: warning:", err)
 		}
 		return err
 	}

@@ -32,10 +32,10 @@ func (a *app) podGC(f *podFlags) *cobra.Command {
 	a.withManager(c, f, func(ctx context.Context, m *podnet.Manager, _ []string) error {
 		var unreadable error // pods with a damaged note are kept
 		valid := func() ([]string, error) {
-			if len(keep) > 0 {
-				return keep, nil
-			}
 			pods, err := m.List()
+			if len(keep) > 0 {
+				return keep, errors.Join(err, checkKept(keep, pods))
+			}
 			unreadable = err
 			return a.existingContainers(pods)
 		}
@@ -50,6 +50,16 @@ func (a *app) podGC(f *podFlags) *cobra.Command {
 	})
 	c.GroupID = "node"
 	return c
+}
+
+// checkKept returns an error for an ID that no pod has: gc would remove what the user wants to keep.
+func checkKept(keep []string, pods []*podnet.PodStatus) error {
+	for _, id := range keep {
+		if !slices.ContainsFunc(pods, func(p *podnet.PodStatus) bool { return p.ID == id }) {
+			return &usageError{fmt.Sprintf("--keep %s: there is no pod with this ID", id), "Type: fairlead pod list"}
+		}
+	}
+	return nil
 }
 
 // previewPodGC prints the pods that gc would tear down.

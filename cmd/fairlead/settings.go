@@ -83,6 +83,14 @@ func (a *app) pluginPath() []string {
 	return []string{defaultPluginPath}
 }
 
+// runtimePluginPath returns CNI_PATH, or the directory in which runtimes look. A package's own plugins are elsewhere.
+func (a *app) runtimePluginPath() []string {
+	if path := a.getenv("CNI_PATH"); path != "" {
+		return filepath.SplitList(path)
+	}
+	return []string{defaultPluginPath}
+}
+
 // pluginDirsOf returns the directory cni next to a program, if it exists, and the default directory, where runtimes and
 // other software have their plugins.
 func pluginDirsOf(program string) (dirs []string) {

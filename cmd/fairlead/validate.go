@@ -28,14 +28,14 @@ func (a *app) validateCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				all = append(all, validate.Data(data, a.pluginPath()))
+				all = append(all, validate.Data(data, a.runtimePluginPath()))
 				args = slices.DeleteFunc(args, func(arg string) bool { return arg == validate.Input })
 			}
 			files, err := netconf.Files(args)
 			if err != nil {
 				return err
 			}
-			all = append(all, validate.Files(files, a.pluginPath())...)
+			all = append(all, validate.Files(files, a.runtimePluginPath())...)
 			err = a.printDataOr(all, validate.Text(all))
 			if err == nil && slices.ContainsFunc(all, func(r validate.Report) bool { return !r.OK }) {
 				return silentError{exitInvalid}
