@@ -1,12 +1,16 @@
 package chain
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
 
+	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/plugin/plugintest"
 	"github.com/fairlead/fairlead/skel"
@@ -78,5 +82,37 @@ func TestInterfaceThatIsNoLink(t *testing.T) {
 		"runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80}]}}`), r)
 	if text := fmt.Sprint(list); err != nil || !strings.Contains(text, "8080") || strings.Contains(text, "vhost0") {
 		t.Errorf("%v: %s", err, text)
+	}
+}
+
+// TestPolicyAddresses checks for which addresses policy applies: also for the link-local address, by which a container
+// reaches its node. Without a record of Fairlead's, the interface counts only if the host forwards its packets.
+func TestPolicyAddresses(t *testing.T) {
+	kerneltest.Host(t)
+	t.Setenv(attach.RootVariable, t.TempDir())
+	pair, alone := kerneltest.Netns(t), kerneltest.Netns(t)
+	kerneltest.Run(t, "ip", "link", "add", "veth1", "type", "veth", "peer", "name", "eth0", "netns", pair)
+	kerneltest.In(t, alone, "ip", "link", "add", "eth0", "type", "veth", "peer", "name", "other")
+	dir := attach.Open("")
+	o := kernel.Owner{Network: "n", ContainerID: "recorded", IfName: "eth0"}
+	place, err := dir.Reserve(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := dir.New("n", o.ContainerID, o.IfName, pair)
+	r.Parts = []attach.Part{{Plugin: "ptp"}}
+	if err := errors.Join(dir.Create(r, place), dir.Finish(r, 0)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ id, netns, direct, addresses string }{
+		{"recorded", pair, "", "[10.1.0.2 fe80::ff:fe00:1]"},
+		{"foreign", pair, "", "[10.1.0.2]"},
+		{"foreign", alone, "another project's plugin", "[10.1.0.2]"}, // both ends are in the container
+	} {
+		p, err := readPolicy(&skel.CmdArgs{ContainerID: c.id, IfName: "eth0", Netns: c.netns, StdinData: []byte(`{"cniVersion": "1.0.0", "name": "n", "type": "fairlead-policy", "prevResult": {"cniVersion": "1.0.0",
+			"interfaces": [{"name": "eth0", "mac": "02:00:00:00:00:01", "sandbox": "` + c.netns + `"}], "ips": [{"address": "10.1.0.2/24", "interface": 0}]}}`)}, true)
+		if err != nil || p.endpoint.Direct != c.direct || fmt.Sprint(p.endpoint.Addresses) != c.addresses {
+			t.Errorf("%+v: %+v, %v", c, p, err)
+		}
 	}
 }

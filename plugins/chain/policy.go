@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead/fairlead/internal/bootid"
 	"github.com/fairlead/fairlead/internal/hwaddr"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/netns"
 	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/skel"
 )
@@ -68,7 +69,7 @@ func readPolicy(args *skel.CmdArgs, needsPrev bool) (*policyConf, error) {
 	c.endpoint.Name, _ = pod.Get("K8S_POD_NAME")
 	c.endpoint.UID, _ = pod.Get("K8S_POD_UID")
 	c.endpoint.Addresses = containerAddrs(c.prev)
-	if err := c.readRecord(); err != nil {
+	if err := c.readRecord(args.Netns); err != nil {
 		return nil, err
 	}
 	c.endpoint.Labels, err = c.labels(pod)
@@ -79,15 +80,19 @@ func readPolicy(args *skel.CmdArgs, needsPrev bool) (*policyConf, error) {
 func forwarded() []string { return []string{"bridge", "ptp"} }
 
 // readRecord reads from the attachment's record where its packets are forwarded: in the host's namespace or in that of an
-// isolated network, and by routes or on a bridge. On a bridge, containers also reach each other by link-local addresses.
-func (c *policyConf) readRecord() error {
+// isolated network, and by routes or on a bridge. A container also reaches its node, and others on its bridge, by its
+// link-local address.
+func (c *policyConf) readRecord(netnsPath string) error {
 	if !c.applies() {
 		return nil
 	}
 	o := kernel.Owner{Network: c.Name, ContainerID: c.endpoint.ContainerID, IfName: c.endpoint.IfName}
 	r, err := attach.Open("").Read(o)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // another project's plugin attached the container
+	if errors.Is(err, fs.ErrNotExist) { // another project's plugin attached the container
+		if !isForwarded(netnsPath, c.endpoint.IfName) {
+			c.endpoint.Direct = "another project's plugin"
+		}
+		return nil
 	}
 	if err != nil {
 		return err
@@ -96,11 +101,10 @@ func (c *policyConf) readRecord() error {
 	if len(r.Parts) > 0 && !slices.Contains(forwarded(), r.Parts[0].Plugin) {
 		c.endpoint.Direct = r.Parts[0].Plugin
 	}
-	if r.Last("bridge") < 0 {
-		return nil
-	}
-	for _, ip := range c.prev.IPs {
-		c.endpoint.Bridged = append(c.endpoint.Bridged, ip.Address)
+	if r.Last("bridge") >= 0 {
+		for _, ip := range c.prev.IPs {
+			c.endpoint.Bridged = append(c.endpoint.Bridged, ip.Address)
+		}
 	}
 	for _, i := range c.prev.Interfaces {
 		if a := hwaddr.LinkLocal(i.Mac); i.Sandbox != "" && !a.IsUnspecified() {
@@ -108,6 +112,27 @@ func (c *policyConf) readRecord() error {
 		}
 	}
 	return nil
+}
+
+// isForwarded reports whether a container's interface is a pair whose other end is on the host: then the host forwards the
+// container's packets, whatever plugin created it.
+func isForwarded(path, ifName string) bool {
+	ns, err := netns.Open(path)
+	if err != nil {
+		return false
+	}
+	defer ns.Close()
+	e, err := kernel.Open(ns, kernel.Options{})
+	if err != nil {
+		return false
+	}
+	defer e.Close()
+	l, err := e.Link(kernel.Container, ifName)
+	if err != nil {
+		return false
+	}
+	_, err = e.OtherEnd(l)
+	return err == nil
 }
 
 // applies reports whether policy can apply to the container.
