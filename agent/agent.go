@@ -340,6 +340,7 @@ func (a *Agent) compile(self *cluster.Node, h desired.Host) (w desired.State, kn
 		}
 		if a.policy != nil {
 			a.policy.SetNetworks(enforce.NetworksOf(s))
+			a.policy.SetPodAddresses(enforce.PodAddressesOf(w.Blocks))
 		}
 		a.publish.networks.set(s, &w, a.storeCache.revision)
 		if s.Networks[cluster.DefaultNetwork] == nil && a.o.Config.Network != nil {

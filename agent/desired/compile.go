@@ -21,6 +21,7 @@ type State struct {
 	Invalid    []string                     // the same as text, sorted
 	MTU        map[string]int               // bytes, of container links, by network
 	By         map[string]map[string]string // how each node is reached, by network and node
+	Blocks     map[string]*cluster.Block    // valid blocks, by key
 
 	NoBlocks error // why new containers of the default network get no addresses here
 	NeedsVNI bool  // an isolated network that this node needs has no VNI yet
@@ -31,6 +32,7 @@ type State struct {
 func Compile(s *cluster.Snapshot, self *cluster.Node, h Host) State {
 	w := State{MTU: map[string]int{}, By: map[string]map[string]string{}}
 	s, bad := Valid(s, self)
+	w.Blocks = s.Blocks
 	w.Bad = maps.Clone(s.Problems)
 	maps.Copy(w.Bad, bad)
 	w.Invalid = describe(w.Bad)

@@ -20,9 +20,10 @@ import (
 // isolated is the part of an Enforcer for isolated networks. Each has a network namespace and a table of its own on a node,
 // and an Enforcer, which gets all changes from that of the host.
 type isolated struct {
-	networks map[string]*Enforcer // of the host's Enforcer: by network
-	start    func(*Enforcer)      // of the host's Enforcer: runs one of these; nil: nothing runs yet, or any more
-	cluster  map[string]Network   // of the host's Enforcer: the cluster's networks; nil: not known yet
+	networks map[string]*Enforcer    // of the host's Enforcer: by network
+	start    func(*Enforcer)         // of the host's Enforcer: runs one of these; nil: nothing runs yet, or any more
+	cluster  map[string]Network      // of the host's Enforcer: the cluster's networks; nil: not known yet
+	podAddrs map[string][]netip.Addr // see SetPodAddresses
 
 	done     context.Context         // ends when the network has gone
 	end      context.CancelFunc      // ends it
@@ -148,6 +149,44 @@ func SubnetsOf(all map[string]Network, network string) []netip.Prefix {
 		out = append(out, all[p].Subnets...)
 	}
 	return out
+}
+
+// PodAddressesOf returns the addresses that nodes have in the default network, by node. The first address of a block is its
+// node's on a tunnel, and the second one is the gateway of its pods.
+func PodAddressesOf(blocks map[string]*cluster.Block) map[string][]netip.Addr {
+	out := map[string][]netip.Addr{}
+	for _, b := range blocks {
+		if hostBits := b.CIDR.Addr().BitLen() - b.CIDR.Bits(); b.Network != cluster.DefaultNetwork || hostBits < 2 {
+			continue
+		}
+		first := b.CIDR.Masked().Addr()
+		out[b.Node] = append(out[b.Node], first, first.Next())
+	}
+	for _, list := range out {
+		slices.SortFunc(list, netip.Addr.Compare)
+	}
+	return out
+}
+
+// SetPodAddresses sets the nodes' addresses in the default network, see PodAddressesOf.
+func (e *Enforcer) SetPodAddresses(all map[string][]netip.Addr) {
+	e.mu.Lock()
+	before := e.podAddrs
+	e.podAddrs = all
+	e.mu.Unlock()
+	if maps.EqualFunc(before, all, slices.Equal) {
+		return
+	}
+	e.update(func(c *policy.Compiler) {
+		for node := range before {
+			if all[node] == nil {
+				c.SetPodAddresses(node, nil)
+			}
+		}
+		for node, list := range all {
+			c.SetPodAddresses(node, list)
+		}
+	})
 }
 
 // SetNetworks sets the cluster's networks, see NetworksOf.

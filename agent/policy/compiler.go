@@ -26,7 +26,9 @@ type Compiler struct {
 
 	namespaces  map[string]map[string]string // labels by name
 	endpoints   endpoints
-	nodes       map[string]*Node
+	nodes       map[string]*Node             // with podAddrs
+	plainNodes  map[string]*Node             // without
+	podAddrs    map[string][]netip.Addr      // addresses in pod networks, by node
 	nodeAddrs   map[netip.Addr]int           // number of nodes with an address
 	podNetworks []addrRange                  // sorted
 	policies    map[string]*rules            // by ID
@@ -53,6 +55,7 @@ type Compiler struct {
 func New(node string) *Compiler {
 	c := &Compiler{
 		node: node, namespaces: map[string]map[string]string{}, endpoints: newEndpoints(), nodes: map[string]*Node{}, nodeAddrs: map[netip.Addr]int{},
+		plainNodes: map[string]*Node{}, podAddrs: map[string][]netip.Addr{},
 		given: map[string]*Endpoint{}, claims: map[string]*Claim{}, claimed: map[netip.Addr]map[string]bool{},
 		policies: map[string]*rules{}, subjects: map[string]map[string]*rules{}, local: map[string]*profiles{}, localIn: map[string]map[string]bool{}, chainsWith: map[string]map[string]bool{},
 		shared: map[string]*shared{}, anchors: map[anchor]map[string]*shared{}, members: map[string]member{}, chains: map[string]*chain{},
@@ -224,15 +227,42 @@ func (c *Compiler) endpointChanged(key string) {
 
 // SetNode adds a node or changes it.
 func (c *Compiler) SetNode(n *Node) {
-	old := c.nodes[n.Name]
-	c.nodes[n.Name] = n
-	c.nodeChanged(old, n)
+	c.plainNodes[n.Name] = n
+	c.setNode(n.Name)
+}
+
+// SetPodAddresses sets the addresses that a node has in pod networks: those of its tunnels, from which its own packets and
+// masqueraded ones come, and the gateways of its pods. Kubernetes does not know them.
+func (c *Compiler) SetPodAddresses(node string, list []netip.Addr) {
+	if slices.Equal(c.podAddrs[node], list) {
+		return
+	}
+	if c.podAddrs[node] = list; len(list) == 0 {
+		delete(c.podAddrs, node)
+	}
+	if c.plainNodes[node] != nil {
+		c.setNode(node)
+	}
+}
+
+func (c *Compiler) setNode(name string) {
+	n := *c.plainNodes[name]
+	n.Addresses = slices.Clone(n.Addresses)
+	for _, a := range c.podAddrs[name] {
+		if !slices.Contains(n.Addresses, a) {
+			n.Addresses = append(n.Addresses, a)
+		}
+	}
+	old := c.nodes[name]
+	c.nodes[name] = &n
+	c.nodeChanged(old, &n)
 }
 
 // DeleteNode removes a node.
 func (c *Compiler) DeleteNode(name string) {
 	old := c.nodes[name]
 	delete(c.nodes, name)
+	delete(c.plainNodes, name)
 	c.nodeChanged(old, nil)
 }
 
