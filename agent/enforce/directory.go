@@ -3,6 +3,7 @@ package enforce
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -15,6 +16,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/agent/podstate"
 	"github.com/fairlead/fairlead/agent/policy"
 	"github.com/fairlead/fairlead/agent/policy/manifest"
@@ -62,6 +64,9 @@ func (d *directory) look() {
 	if err == nil {
 		w, skipped, err = manifest.Load(nil, files...)
 	}
+	if err == nil {
+		err = mistyped(skipped)
+	}
 	if err != nil {
 		if d.failed != err.Error() {
 			d.e.o.Log.Error("network policy does not change, because the policies cannot be read", "error", err)
@@ -77,6 +82,20 @@ func (d *directory) look() {
 	d.e.setUnreadable("")
 	d.apply(w)
 	d.e.synced(policyFiles)
+}
+
+// mistyped returns an error if a skipped object was probably meant to be a policy: without it, what it forbids is allowed.
+func mistyped(skipped manifest.Skipped) error {
+	kinds := []string{"NetworkPolicy", "ClusterNetworkPolicy"}
+	for kind := range skipped {
+		if kind == "" {
+			return errors.New("an object has neither a kind nor a policy: want one of the two")
+		}
+		if want, ok := config.ClosestKey(kind, kinds); ok && want != kind {
+			return fmt.Errorf("an object has the kind %s: want %s", kind, want)
+		}
+	}
+	return nil
 }
 
 // policyFilesIn returns the files of a directory, and a text that changes with them.
@@ -96,6 +115,9 @@ func policyFilesIn(dir string) (files []string, stamp string, err error) {
 		}
 		if info.IsDir() {
 			continue
+		}
+		if info.Size() == 0 { // a full disk, or a copy that has just begun
+			return nil, "", fmt.Errorf("%s is empty: to remove its policies, delete it", path)
 		}
 		files = append(files, path)
 		at, ok := info.Sys().(*syscall.Stat_t) // a copy may have the size and the time of the file that it replaces

@@ -82,10 +82,24 @@ func TestUnreadablePolicies(t *testing.T) {
 	x := follow(t)
 	x.d.e.inForce = true
 	path := filepath.Join(x.d.e.o.Directory, "q.yaml")
-	for _, text := range []string{"", "kind: [", ""} {
+	good := strings.Replace(filePolicy, "NAME", "q", 1)
+	for _, text := range []string{good, "kind: [", good, "", good} { // a full disk leaves an empty file
 		must(t, os.WriteFile(path, []byte(text), 0o600))
 		x.d.look()
-		unreadable(t, x.d.e, "q.yaml", text != "")
+		unreadable(t, x.d.e, "q.yaml", text != good)
+	}
+	for text, want := range map[string]string{
+		"kind: Service":              "",
+		"# nothing":                  "",
+		"Policy: db":                 "an object has neither a kind nor a policy",
+		"kind: NetworkPolcy":         "an object has the kind NetworkPolcy: want NetworkPolicy",
+		"kind: clusternetworkpolicy": "want ClusterNetworkPolicy",
+	} {
+		must(t, os.WriteFile(path, []byte(text), 0o600))
+		x.d.look()
+		if problem := x.d.e.Problem(); strings.Contains(problem, "cannot read all policies") != (want != "") || !strings.Contains(problem, want) {
+			t.Errorf("%s: %q, want %q", text, problem, want)
+		}
 	}
 }
 

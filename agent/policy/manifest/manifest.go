@@ -180,7 +180,7 @@ func (l *loader) object(text []byte) error {
 		if want := versions()[head.Kind]; want != "" && isVersionOf(head.APIVersion, want) {
 			return fmt.Errorf("%s: the apiVersion is %q: want %s", head.Kind, head.APIVersion, want)
 		}
-		if head.Items == nil {
+		if head.Items == nil && !isNothing(text) {
 			l.skipped[head.Kind]++
 		}
 		return nil
@@ -193,6 +193,12 @@ func (l *loader) object(text []byte) error {
 		o.SetNamespace(cmp.Or(o.GetNamespace(), corev1.NamespaceDefault))
 	}
 	return l.add(head.Kind, o)
+}
+
+// isNothing reports whether a document has only comments.
+func isNothing(text []byte) bool {
+	var v any
+	return strict.Unmarshal(text, &v) == nil && v == nil
 }
 
 // add adds an object. A policy that occurs twice is an error: only one of them could apply.
