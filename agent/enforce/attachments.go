@@ -233,6 +233,10 @@ func (r *attachmentReader) read() (listed, complete bool) {
 // agent.
 const lookEvery = time.Second
 
+// unreadFor is how long an agent that starts waits for an attachment's file that it cannot read, for example because the host
+// lacks memory. Until then, the rules of an earlier agent stay; without the file, the new ones lack the attachment.
+const unreadFor = 30 * time.Second
+
 // followAttachments reads the attachments' files when there is a policy, and whenever they change, until the context
 // ends.
 func (e *Enforcer) followAttachments(ctx context.Context) {
@@ -240,7 +244,7 @@ func (e *Enforcer) followAttachments(ctx context.Context) {
 		return
 	}
 	r := &attachmentReader{Enforcer: e}
-	known, last := false, ""
+	known, last, began := false, "", time.Now()
 	t := time.NewTicker(lookEvery)
 	defer t.Stop()
 	for {
@@ -248,7 +252,7 @@ func (e *Enforcer) followAttachments(ctx context.Context) {
 		stamp, changed := e.o.Attachments.EndpointStamp()
 		if stamp != last || !known {
 			listed, complete := r.read()
-			if listed && !known {
+			if listed && !known && (complete || time.Since(began) > unreadFor) {
 				known = true
 				e.synced(attachmentFiles)
 			}

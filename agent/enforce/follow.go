@@ -2,8 +2,10 @@ package enforce
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -127,6 +129,31 @@ type follower struct {
 	mu    sync.Mutex
 	names map[string]bool // namespace/name
 	gone  time.Time       // since when the API does not have the type, although it had objects; zero: it has
+
+	otherVersions func(context.Context) []string // in which the API has the type
+}
+
+// versionsOf returns the versions in which the API has a resource.
+func versionsOf(ctx context.Context, c *rest.RESTClient, group, resource string) (out []string) {
+	var g metav1.APIGroup
+	if err := get(ctx, c, "/apis/"+group, &g); err != nil {
+		return nil
+	}
+	for _, v := range g.Versions {
+		var list metav1.APIResourceList
+		if get(ctx, c, "/apis/"+v.GroupVersion, &list) == nil && slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == resource }) {
+			out = append(out, v.Version)
+		}
+	}
+	return out
+}
+
+func get(ctx context.Context, c *rest.RESTClient, path string, into any) error {
+	raw, err := c.Get().AbsPath(path).Do(ctx).Raw()
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(raw, into)
 }
 
 // run follows the kind's objects until the context ends.
@@ -138,6 +165,7 @@ func (f *follower) run(ctx context.Context, config *rest.Config) error {
 	logger := logr.FromSlogHandler(f.e.o.Log.Handler())
 	lw := cache.NewListWatchFromClient(c, f.resource, metav1.NamespaceAll, fields.Everything())
 	if f.optional {
+		f.otherVersions = func(ctx context.Context) []string { return versionsOf(ctx, c, f.group.Group, f.resource) }
 		lw.ListWithContextFunc, lw.WatchFuncWithContext = f.listIfKnown(lw.ListWithContextFunc), f.watchIfKnown(lw.WatchFuncWithContext)
 	}
 	ctx = klog.NewContext(ctx, logger)
@@ -158,6 +186,13 @@ func (f *follower) listIfKnown(list cache.ListWithContextFunc) cache.ListWithCon
 		}
 		if f.gone.IsZero() {
 			f.gone = time.Now()
+		}
+		if others := f.otherVersions(ctx); len(others) > 0 { // the objects exist
+			err = fmt.Errorf("the API serves %s only in %s, and network policy reads %s: %w", f.resource, strings.Join(others, ", "), f.group.Version, err)
+			f.e.o.Log.Error("cannot read policies", "error", err)
+			if len(f.names) > 0 {
+				return out, err
+			}
 		}
 		if len(f.names) == 0 || time.Since(f.gone) >= withoutType {
 			return &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: "0"}}, nil
