@@ -34,9 +34,13 @@ func (n *network) list(i endpointInterface) (*libcni.NetworkConfigList, error) {
 		p["args"] = map[string]any{"cni": args}
 	}
 	plugins := []any{p}
-	if n.Type == typeBridge {
-		// A firewall that drops forwarded packets, such as Docker's own, lets this network's packets through.
+	// With the plugin firewall, a firewall that drops forwarded packets, such as Docker's own, lets this network's packets
+	// through. An isolated network has a namespace of its own.
+	switch {
+	case n.Type == typeBridge:
 		plugins = append(plugins, map[string]any{"type": "firewall", "ingressPolicy": "same-bridge"})
+	case n.Type == typeCluster && p["type"] != "fairlead-net":
+		plugins = append(plugins, map[string]any{"type": "firewall"})
 	}
 	raw, err := json.Marshal(map[string]any{"cniVersion": cni.Current, "name": n.Name, "plugins": plugins})
 	if err != nil {
