@@ -113,6 +113,9 @@ func TestFacts(t *testing.T) {
 		{"route-missing", "fairlead repair --network n --container web", func(_ *Facts, a *Attachment) {
 			a.Lost = []kernel.Difference{{Object: &kernel.Route{In: kernel.Container, Dst: netip.MustParsePrefix("10.7.0.0/16"), Link: "eth0"}, What: []string{"is missing"}}}
 		}},
+		{"dns-loopback", "set dns.nameservers of network n to a name server that containers reach", func(_ *Facts, a *Attachment) {
+			a.Resolv, a.Nameservers = "the network's configuration (dns)", []netip.Addr{netip.MustParseAddr("127.0.0.53")}
+		}},
 		{"gateway-silent", "fairlead repair", func(_ *Facts, a *Attachment) { a.Silent = a.Gateways }},
 	} {
 		f, a := healthy()

@@ -132,6 +132,30 @@ func TestForgetKeepsOtherFile(t *testing.T) {
 	}
 }
 
+// TestCacheOnOtherFileSystem checks that the cache works if its directory is another file system, as with the reference
+// library: no file can be renamed into it.
+func TestCacheOnOtherFileSystem(t *testing.T) {
+	t.Parallel()
+	other, err := os.MkdirTemp("/dev/shm", "fairlead-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(other) })
+	dir := t.TempDir()
+	if err := os.Symlink(other, filepath.Join(dir, "results")); err != nil {
+		t.Fatal(err)
+	}
+	if err := replaceFile(filepath.Join(dir, "results", "net-c1-eth0"), []byte(byReference)); err != nil {
+		t.Fatal(err)
+	}
+	c := NewCNIConfigWithCacheDir(nil, dir, nil)
+	list, err := c.GetCachedAttachments("c1")
+	left, _ := os.ReadDir(dir)
+	if err != nil || len(list) != 1 || len(left) != 1 {
+		t.Errorf("%v, %v; in the directory is %v", list, err, left)
+	}
+}
+
 func TestNoCache(t *testing.T) {
 	t.Parallel()
 	c := NewCNIConfigWithCacheDir(nil, filepath.Join(t.TempDir(), "none"), nil)

@@ -104,8 +104,14 @@ func TestSwitch(t *testing.T) {
 	}
 	kerneltest.Run(t, "ip", "netns", "add", "new")
 	held := `{"portMappings":[{"hostPort":5300,"containerPort":53,"protocol":"udp"}]}`
-	if code, _, errs := s.withCaps(held).fairlead("add", "n", "new"); code == 0 || !strings.Contains(errs, "host port 5300/udp on every address is already taken by container ") {
-		t.Errorf("a host port that a container of the reference's has: exit code %d, %s", code, errs)
+	for _, again := range []bool{false, true} {
+		if again { // as if migrate was killed before it claimed the ports
+			kerneltest.Run(t, "rm", "-r", attach.DefaultRoot+"/hostports")
+			s.ok("migrate")
+		}
+		if code, _, errs := s.withCaps(held).fairlead("add", "n", "new"); code == 0 || !strings.Contains(errs, "host port 5300/udp on every address is already taken by container ") {
+			t.Errorf("a host port that a container of the reference's has, after another migrate: %v: exit code %d, %s", again, code, errs)
+		}
 	}
 	if out := s.withCaps(strings.ReplaceAll(held, "5300", "5309")).ok("add", "n", "new"); strings.Contains(out, "10.1.0.2/24") || strings.Contains(out, "10.1.0.3/24") {
 		t.Errorf("an address that a container of the reference's has: %s", out)

@@ -15,6 +15,7 @@ import (
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/examples"
 	"github.com/fairlead/fairlead/internal/netconf"
+	"github.com/fairlead/fairlead/kernel"
 )
 
 func TestPluginPath(t *testing.T) {
@@ -30,6 +31,40 @@ func TestPluginPath(t *testing.T) {
 	a := &app{getenv: func(string) string { return "/a:/b" }}
 	if got := a.pluginPath(); !slices.Equal(got, []string{"/a", "/b"}) {
 		t.Errorf("CNI_PATH: %q", got)
+	}
+}
+
+// TestRuntimePluginPath checks where runtimes look: not in the directory of a package's own plugins.
+func TestRuntimePluginPath(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string][]string{"": {defaultPluginPath}, "/a:/b": {"/a", "/b"}} {
+		a := &app{getenv: func(string) string { return path }}
+		if got := a.runtimePluginPath(); !slices.Equal(got, want) {
+			t.Errorf("CNI_PATH=%s: %q", path, got)
+		}
+	}
+}
+
+// TestAgeAfterClockStep checks that an attachment's age does not depend on the wall clock.
+func TestAgeAfterClockStep(t *testing.T) {
+	t.Parallel()
+	for _, created := range []time.Time{{}, time.Now().Add(time.Hour)} {
+		if l := describe(&attach.Record{Created: created, Since: kernel.Uptime() - 90*time.Second}); l.Age != 90 {
+			t.Errorf("created at %v: %d seconds old", created, l.Age)
+		}
+	}
+}
+
+// TestUnitsSeeNamespaces checks that the units that collect or repair do not hide directories that may have namespaces: one
+// that they do not see counts as gone.
+func TestUnitsSeeNamespaces(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"gc", "repair"} {
+		raw, err := os.ReadFile("../../contrib/systemd/fairlead-" + name + ".service")
+		must(t, err)
+		if bytes.Contains(raw, []byte("PrivateTmp=")) {
+			t.Errorf("fairlead-%s.service hides /tmp", name)
+		}
 	}
 }
 
