@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -279,13 +280,16 @@ func (s *session) status(ctx context.Context) error {
 	return s.done("status", message, began)
 }
 
+// noNamespace is NETNS of a command about a whole network.
+const noNamespace = "-"
+
 // optionalNetns makes NETNS optional in a command that does not use it.
 func optionalNetns(c *cobra.Command) *cobra.Command {
 	c.Args = want(1, 2)
 	run := c.RunE
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) == 1 {
-			args = append(args, "-")
+			args = append(args, noNamespace)
 		}
 		return run(c, args)
 	}
@@ -298,5 +302,9 @@ func (s *session) done(verb, message string, began time.Time) error {
 		s.say("%s %s: %s (%s)", verb, s.list.Name, message, milliseconds(time.Since(began)))
 		return nil
 	}
-	return s.printData(map[string]any{"command": verb, "network": s.list.Name, "container": s.rt.ContainerID, "ifname": s.rt.IfName, "message": message})
+	out := map[string]any{"command": verb, "network": s.list.Name, "message": message}
+	if filepath.Base(s.rt.NetNS) != noNamespace {
+		out["container"], out["ifname"] = s.rt.ContainerID, s.rt.IfName
+	}
+	return s.printData(out)
 }
