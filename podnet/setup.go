@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/netns"
 )
 
@@ -48,6 +49,11 @@ func (m *Manager) SetUpPod(ctx context.Context, pod Pod) (status *PodStatus, err
 	}
 	if n.NetnsID == "" {
 		return nil, cni.Errorf(cni.CodeInvalidEnvironment, "pod %s: %w", pod.ID, missing("there is no network namespace %s", pod.Netns))
+	}
+	for _, q := range parts { // the clean-up after a failure would remove it
+		if kernel.HasLink(pod.Netns, q.IfName) {
+			return nil, fmt.Errorf("pod %s: the namespace %s has an interface %s already: remove it, or name another one for network %s", pod.ID, pod.Netns, q.IfName, q.Network)
+		}
 	}
 	if parts, err = m.withLoopback(&pod, parts); err != nil {
 		return nil, err

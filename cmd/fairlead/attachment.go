@@ -16,7 +16,6 @@ import (
 	"github.com/fairlead/fairlead/internal/netconf"
 	"github.com/fairlead/fairlead/internal/netnspath"
 	"github.com/fairlead/fairlead/kernel"
-	"github.com/fairlead/fairlead/kernel/netns"
 	"github.com/fairlead/fairlead/libcni"
 )
 
@@ -129,7 +128,7 @@ func (s *session) add(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	attached, taken := s.isAttached(), s.hasInterface()
+	attached, taken := s.isAttached(), kernel.HasLink(s.rt.NetNS, s.rt.IfName)
 	res, err := s.cni.AddNetworkList(ctx, s.list, s.rt)
 	switch {
 	case err == nil:
@@ -152,22 +151,6 @@ func (s *session) add(ctx context.Context) error {
 func (s *session) isAttached() bool {
 	r, err := s.records().Read(s.owner())
 	return err == nil && r.HasNetns()
-}
-
-// hasInterface reports whether the namespace has the interface that the attachment would get.
-func (s *session) hasInterface() bool {
-	ns, err := netns.Open(s.rt.NetNS)
-	if err != nil {
-		return false
-	}
-	defer ns.Close()
-	e, err := kernel.Open(ns, kernel.Options{})
-	if err != nil {
-		return false
-	}
-	defer e.Close()
-	_, err = e.Link(kernel.Container, s.rt.IfName)
-	return err == nil
 }
 
 // needNetns fails if the namespace does not exist.

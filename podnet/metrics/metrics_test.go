@@ -48,11 +48,11 @@ func TestMetrics(t *testing.T) {
 	m := node(t, o)
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(o, metrics.NewNode(m))
-	pod := podnet.Pod{ID: "a", Netns: "/proc/self/ns/net"}
+	pod := podnet.Pod{ID: "a", Netns: "/proc/self/ns/net", Networks: []podnet.Network{{IfName: "pod0"}}}
 	if _, err := m.SetUpPod(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
-	pod.ID, pod.Networks = "b", []podnet.Network{{Name: "two"}}
+	pod.ID, pod.Networks = "b", []podnet.Network{{Name: "two", IfName: "pod0"}}
 	if _, err := m.SetUpPod(t.Context(), pod); err == nil {
 		t.Fatal("set up with a plugin that fails")
 	}

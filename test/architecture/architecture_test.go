@@ -58,7 +58,7 @@ var forbidden = []struct {
 	{"agent/admin", "github.com/spf13/cobra", nil, "the command line calls it, and not the other way around"},
 	{"internal/netconf", "github.com/spf13/cobra", nil, "the command line calls it, and not the other way around"},
 	{"internal/builtin", "github.com/spf13/cobra", nil, "the command line calls it, and not the other way around"},
-	{"podnet", module, []string{module + "/podnet", module + "/libcni", module + "/cni", module + "/attach", module + "/kernel", module + "/internal"}, "other runtimes use it with their own Exec; it imports kernel only because attach does"},
+	{"podnet", module, []string{module + "/podnet", module + "/libcni", module + "/cni", module + "/attach", module + "/kernel", module + "/internal"}, "other runtimes use it with their own Exec; it asks the kernel only for names of links"},
 	{"podnet", "github.com/", []string{module, "github.com/fsnotify/fsnotify"}, "only its subpackages import libraries for metrics and traces"},
 	{"podnet", "go.opentelemetry.io/", nil, "only podnet/tracing knows OpenTelemetry"},
 	{"podnet", "net/http", nil, "it serves no HTTP"},
