@@ -213,3 +213,24 @@ func TestSchema(t *testing.T) {
 		t.Errorf("nodeSelector or tolerations: %+v", s)
 	}
 }
+
+// TestDefinitionsStay checks that "helm uninstall" deletes no definition: with it, all its objects would go.
+func TestDefinitionsStay(t *testing.T) {
+	t.Parallel()
+	raw, err := Render(Options{Namespace: DefaultNamespace, Values: Values{"podNetworks": map[string]any{"enabled": true}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for doc := range strings.SplitSeq(string(raw), "\n---\n") {
+		if !strings.Contains(doc, "kind: CustomResourceDefinition\n") {
+			continue
+		}
+		if n++; !strings.Contains(doc, "\n  annotations: {helm.sh/resource-policy: keep}\n") {
+			t.Errorf("Helm would delete\n%.200s", doc)
+		}
+	}
+	if n != 5 {
+		t.Errorf("%d definitions", n)
+	}
+}

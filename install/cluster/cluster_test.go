@@ -94,20 +94,22 @@ func testRanges(t *testing.T, server *kubetest.Server, c *cluster.Client) {
 	want("[10.0.0.0/8] podCIDR --pod-cidr", "", netip.MustParsePrefix("10.0.0.0/8"))
 	want("", "--pod-cidr has the pod ranges 10.7.0.0/16, but the podCIDR 10.244.3.0/24 of node r1 is outside", netip.MustParsePrefix("10.7.0.0/16"))
 
+	want("", "--pod-cidr has the pod ranges 10.0.0.0/8, fd00:10::/56, but node r1 has only the podCIDRs 10.244.3.0/24", netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00:10::/56"))
+
 	manager := `{apiVersion: v1, kind: Pod, metadata: {name: manager, namespace: kube-system, labels: {component: kube-controller-manager}},
-		spec: {containers: [{name: m, image: x, command: [kube-controller-manager, --allocate-node-cidrs=true, --cluster-cidr, "10.0.0.0/8,fd00:10::/56"]}]}}`
+		spec: {containers: [{name: m, image: x, command: [kube-controller-manager, --allocate-node-cidrs=true, --cluster-cidr, "10.244.0.0/16,10.0.0.0/9"]}]}}`
 	must(t, server.Create("/api/v1/namespaces/kube-system/serviceaccounts", `{apiVersion: v1, kind: ServiceAccount, metadata: {name: default}}`))
 	must(t, server.Create("/api/v1/namespaces/kube-system/pods", manager))
-	want("[10.0.0.0/8 fd00:10::/56] podCIDR the arguments of pod manager", "")
+	want("[10.244.0.0/16 10.0.0.0/9] podCIDR the arguments of pod manager", "")
 
 	kubeadm := func(text string) string {
 		return fmt.Sprintf(`{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kubeadm-config", "namespace": "kube-system"}, "data": {"ClusterConfiguration": %q}}`, text)
 	}
 	const configMaps = "/api/v1/namespaces/kube-system/configmaps"
-	must(t, server.Create(configMaps, kubeadm("kind: ClusterConfiguration\nnetworking:\n  podSubnet: 10.0.0.0/9,fd00:1::/56\n  serviceSubnet: 10.96.0.0/12\n")))
-	want("", "the ConfigMap kube-system/kubeadm-config has the pod ranges 10.0.0.0/9, fd00:1::/56, but the podCIDR 10.244.3.0/24 of node r1")
+	must(t, server.Create(configMaps, kubeadm("kind: ClusterConfiguration\nnetworking:\n  podSubnet: 10.0.0.0/9,10.128.0.0/10\n  serviceSubnet: 10.96.0.0/12\n")))
+	want("", "the ConfigMap kube-system/kubeadm-config has the pod ranges 10.0.0.0/9, 10.128.0.0/10, but the podCIDR 10.244.3.0/24 of node r1")
 	server.Delete("/api/v1/nodes/r1")
-	want("[10.0.0.0/9 fd00:1::/56] podCIDR the ConfigMap kube-system/kubeadm-config", "")
+	want("[10.0.0.0/9 10.128.0.0/10] podCIDR the ConfigMap kube-system/kubeadm-config", "")
 	server.Delete(configMaps, "kubeadm-config")
 	must(t, server.Create(configMaps, kubeadm("networking: {podSubnet: 10.0.0.0}")))
 	want("", "Name the pod range with --pod-cidr")

@@ -16,20 +16,20 @@ import (
 	"github.com/fairlead/fairlead/agent/store/kube"
 )
 
-// keepAnnotation marks an object of the chart that stays, with keepValue: Helm keeps it, too.
+// keepAnnotation marks an object of the chart that Helm keeps, with keepValue. Purge deletes those that are only Fairlead's.
 const (
 	keepAnnotation = "helm.sh/resource-policy"
 	keepValue      = "keep"
 )
 
 // removeObjects deletes the objects of the manifest, the last ones first. Without Purge, it keeps the definitions with
-// their objects, and the namespace, whose Leases belong to them. It always keeps the objects that the chart marks.
+// their objects, and the namespace, whose Leases belong to them. It always keeps what other components use, too.
 func (c *Client) removeObjects(ctx context.Context, objects []*Object, o UninstallOptions, out *Uninstalled) error {
 	for _, x := range slices.Backward(objects) {
 		what := title(x)
 		kept := ""
 		switch {
-		case x.GetAnnotations()[keepAnnotation] == keepValue:
+		case x.GetAnnotations()[keepAnnotation] == keepValue && !strings.HasSuffix(x.GetName(), "."+kube.Group):
 			kept = "other components use it, too"
 		case (x.GetKind() == "CustomResourceDefinition" || x.GetKind() == "Namespace") && !o.Purge:
 			kept = "to delete it, type the command with --purge"

@@ -214,6 +214,19 @@ func strangersRefused(t *testing.T, c *cluster) string {
 		}
 		return object(o.Kind, name, string(spec))
 	}
+	orphan := func() (file string) { // the garbage collector would delete the network
+		var o map[string]any
+		if err := json.Unmarshal([]byte(c.mustKubectl(t, "get", "networks.fairlead.io", "default", "-o", "json")), &o); err != nil {
+			t.Fatal(err)
+		}
+		o["metadata"].(map[string]any)["ownerReferences"] = []any{map[string]any{"apiVersion": "v1", "kind": "Node", "name": "none", "uid": "00000000-0000-0000-0000-000000000000"}}
+		raw, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.control.write(t, "/run/orphan.json", string(raw))
+		return "/run/orphan.json"
+	}
 	at := func(node string) string { return fmt.Sprintf(`, "node": %q`, node) }
 	for _, file := range []string{block(other.name), address(other.name), absent("removed"), fixed(at(other.name))} {
 		c.mustKubectl(t, "apply", "-f", file)
@@ -232,6 +245,8 @@ func strangersRefused(t *testing.T, c *cluster) string {
 		{"another Node", byPolicy, []string{"annotate", "node", other.name, "fairlead.io/test=1"}},
 		{"another node's session", byPolicy, []string{"-n", "fairlead-system", "delete", "lease", "node." + other.name}},
 		{"the default network", byPolicy, []string{"replace", "-f", changed("networks.fairlead.io", "default", "mtu", 1300)}},
+		{"the default network with an owner that does not exist", byPolicy, []string{"replace", "-f", orphan()}},
+		{"the status of its own Node", byPolicy, []string{"patch", "node", n.name, "--subresource=status", "--type=merge", "-p", `{"status": {"addresses": [{"type": "InternalIP", "address": "10.250.9.9"}]}}`}},
 		{"deletion of the network", byRole, []string{"delete", "networks.fairlead.io", "default"}},
 		{"a block for another node", byPolicy, []string{"create", "-f", "/run/block.yaml"}},
 		{"a block of another node", byPolicy, []string{"replace", "-f", block(n.name)}},

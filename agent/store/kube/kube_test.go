@@ -48,7 +48,7 @@ func TestStore(t *testing.T) {
 		run  func(*testing.T, *kubetest.Server)
 	}{
 		{"documents", testDocuments}, {"names", testNames}, {"conflicts", testConflicts}, {"undo", testUndo}, {"nodes", testNodes}, {"flannel", testFlannel}, {"hold", testHold}, {"networkReady", testNetworkReady},
-		{"follow", testFollow}, {"schema", testSchema}, {"sessions", testSessions}, {"missing", testMissing}, {"podCIDRs", testPodCIDRs}, {"policies", testPolicies}, {"managers", testManagers}, {"restore", testRestore},
+		{"follow", testFollow}, {"schema", testSchema}, {"sessions", testSessions}, {"missing", testMissing}, {"podCIDRs", testPodCIDRs}, {"policies", testPolicies}, {"foreign FixedAddress", testForeignFixedAddress}, {"managers", testManagers}, {"restore", testRestore},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, server) })
 	}

@@ -157,7 +157,7 @@ func testPodCIDRs(t *testing.T, server *kubetest.Server) {
 		return slices.Equal(blocksOf(first), []netip.Prefix{netip.MustParsePrefix("10.245.1.0/24")})
 	})
 	kerneltest.Until(t, func() bool {
-		return strings.Contains(fmt.Sprint(second.Problems()), "the Node has no podCIDR in 10.245.0.0/16: set --allocate-node-cidrs")
+		return strings.Contains(fmt.Sprint(second.Problems()), "the Node has no podCIDR in 10.245.0.0/16: see --cluster-cidr and --allocate-node-cidrs")
 	})
 	if p := first.Problems(); len(p) > 0 {
 		t.Errorf("problems of a node with a podCIDR: %q", p)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -47,6 +48,8 @@ func testPolicies(t *testing.T, server *kubetest.Server) {
 	const key = "addresses/policies/10.0.0.1"
 	address := func(node string) string { return `{"owner":"ns/p","node":"` + node + `"}` }
 	fixed := func(node string) string { return `{"owner":"ns/p","fixed":true,"node":"` + node + `"}` }
+	another := func(node string) string { return `{"owner":"ns/q","fixed":true,"node":"` + node + `"}` }
+	const stays = "a fixed address stays with its owner"
 	const exists, other = "while the Node v2 exists, only its agent can release this", "cannot claim an address for another node"
 	kerneltest.Within(t, time.Minute, func() error { // the policies take effect after a while
 		var errs []error
@@ -59,7 +62,14 @@ func testPolicies(t *testing.T, server *kubetest.Server) {
 			{address("v2"), "", exists},
 			{fixed("v2"), fixed("v1"), ""},
 			{fixed("v2"), fixed(""), exists},
-			{fixed("v2"), "", exists},
+			{fixed("v2"), "", "denied request"}, // by either policy
+			{fixed("v1"), "", ""},               // a transaction undoes what it created
+			{fixed(""), fixed("v1"), ""},
+			{fixed(""), "", stays},
+			{fixed(""), another("v1"), stays},
+			{fixed("v2"), another("v1"), stays},
+			{fixed("v2"), address("v1"), exists},
+			{fixed("removed"), "", stays},
 			{address("removed"), address("v1"), ""},
 			{address("removed"), address("v2"), other},
 			{address("removed"), "", ""},
@@ -79,6 +89,83 @@ func testPolicies(t *testing.T, server *kubetest.Server) {
 		}
 		return errors.Join(errs...)
 	})
+	testPortsPolicy(t, server)
 	server.Delete("/api/v1/nodes/v1")
 	server.Delete("/api/v1/nodes/v2")
+}
+
+// testPortsPolicy applies the policy of the page about pods with several networks, which rejects host ports in annotations.
+func testPortsPolicy(t *testing.T, server *kubetest.Server) {
+	raw, err := os.ReadFile("../../../docs/networks-kubernetes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, page, _ := strings.Cut(string(raw), "### Reject host ports in annotations")
+	_, page, _ = strings.Cut(page, "```yaml\n")
+	page, _, _ = strings.Cut(page, "```")
+	for i, doc := range strings.Split(page, "---\n") {
+		path := "/apis/admissionregistration.k8s.io/v1/" + []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings"}[i]
+		if err := server.Create(path, doc); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for namespace, labels := range map[string]string{"strict": "{pod-security.kubernetes.io/enforce: baseline}", "free": "{}"} {
+		if err := server.Create("/api/v1/namespaces", "{apiVersion: v1, kind: Namespace, metadata: {name: "+namespace+", labels: "+labels+"}}"); err != nil {
+			t.Fatal(err)
+		}
+		if err := server.Create("/api/v1/namespaces/"+namespace+"/serviceaccounts", "{apiVersion: v1, kind: ServiceAccount, metadata: {name: default}}"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kerneltest.Within(t, time.Minute, func() error { // the policy takes effect after a while
+		var errs []error
+		for _, c := range []struct {
+			namespace, annotations string
+			ok                     bool
+		}{
+			{"strict", `{}`, true},
+			{"strict", `{"fairlead.io/mac": "02:00:00:00:00:01", "k8s.v1.cni.cncf.io/networks": "lan"}`, true},
+			{"strict", `{"fairlead.io/ports": "10250:8443"}`, false},
+			{"strict", `{"fairlead.io/ports.eth0": "10250:8443"}`, false},
+			{"strict", `{"k8s.v1.cni.cncf.io/networks": "[{\"name\": \"lan\", \"portMappings\": []}]"}`, false},
+			{"strict", `{"v1.multus-cni.io/default-network": "[{\"name\": \"lan\", \"p\\u006frtMappings\": []}]"}`, false},
+			{"free", `{"fairlead.io/ports": "10250:8443"}`, true},
+		} {
+			err := server.Create("/api/v1/namespaces/"+c.namespace+"/pods", `{"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "p-", "annotations": `+c.annotations+`},
+				"spec": {"automountServiceAccountToken": false, "containers": [{"name": "c", "image": "i"}]}}`)
+			if (err == nil) != c.ok || err != nil && !strings.Contains(err.Error(), "must not ask for host ports") {
+				errs = append(errs, fmt.Errorf("%s %s: %w", c.namespace, c.annotations, err))
+			}
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// testForeignFixedAddress creates an object with the name of a pod's fixed addresses and with other content. The pod's key is
+// not free then, so the store reports what to do, and does not try again.
+func testForeignFixedAddress(t *testing.T, server *kubetest.Server) {
+	s := open(t, server)
+	const key, path = "fixed/foreign/ns/p/eth0", "/apis/fairlead.io/v1alpha1/fixedaddresses"
+	revision := commit(t, s, put(key, `{"ips":["10.0.0.1"]}`, 0))
+	raw, err := server.Client().Get().AbsPath(path).Do(t.Context()).Raw()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := regexp.MustCompile(`"name":"(foreign\.[^"]*)"`).FindSubmatch(raw)
+	if name == nil {
+		t.Fatalf("%s", raw)
+	}
+	commit(t, s, store.Op{Key: key, Expect: revision})
+	foreign := fmt.Sprintf(`{apiVersion: fairlead.io/v1alpha1, kind: FixedAddress, metadata: {name: %q}, spec: {network: foreign, pod: ns/q, interface: eth0}}`, name[1])
+	if err := server.Create(path, foreign); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Get(t.Context(), key)
+	_, err2 := s.Commit(t.Context(), put(key, `{"ips":["10.0.0.1"]}`, 0))
+	for _, err := range []error{err, err2} {
+		if err == nil || errors.Is(err, store.ErrConflict) || errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "is not that of its name: delete it") {
+			t.Errorf("%v", err)
+		}
+	}
+	server.Delete(path, string(name[1]))
 }
