@@ -49,10 +49,9 @@ func (c *collector) releaseAddresses(ctx context.Context) {
 	}
 }
 
-// ownerGone reports whether nothing knows the owner of an address, and the address is older than minAge. An address without
-// an owner is one that somebody reserved.
+// ownerGone reports whether nothing knows the owner of an address, and the address is older than minAge.
 func (c *collector) ownerGone(s addressDir, h ipam.Allocation) bool {
-	if time.Since(h.Since) < minAge || h.Owner == (ipam.Owner{}) {
+	if time.Since(h.Since) < minAge {
 		return false
 	}
 	network := s.network

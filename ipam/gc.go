@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// GC frees and returns addresses whose owner is not valid. It keeps addresses that were allocated since the uptime began,
-// when this collection started: their owners may be newer than the list of valid ones. It also keeps addresses whose files
-// name no owner: somebody may have reserved the address, or a file may have been damaged while its owner lives.
+// GC frees and returns addresses without a valid owner. It keeps addresses that were allocated since the uptime began,
+// when this collection started: their owners may be newer than the list of valid ones.
 func (s *Store) GC(valid []Owner, began time.Duration) (freed []netip.Addr, err error) {
 	err = s.withRebuild(func() error { freed, err = s.collect(valid, began); return err })
 	return freed, err
@@ -30,7 +29,7 @@ func (s *Store) collect(valid []Owner, began time.Duration) ([]netip.Addr, error
 	var dead []record
 	for _, r := range records {
 		young := r.reserved >= began || r.reserved == 0 && r.ctime >= since && r.ctime <= now.UnixNano()
-		if living[r.owner] || young || r.owner == ownerKey(Owner{}, r.addr) {
+		if living[r.owner] || young {
 			continue
 		}
 		if !s.unchanged(r) { // somebody wrote into it: read its owner again

@@ -29,17 +29,14 @@ func (o Owner) legacyText() string { return strings.TrimSpace(o.ContainerID) }
 // maxOwner is the largest size of an owner in an address file, in bytes; an IPAM plugin writes no longer ones.
 const maxOwner = 4096
 
-// parseOwner parses an address file. A file that is empty or has another text than an owner has the zero Owner: the
-// address is allocated, its owner unknown.
+// parseOwner parses an address file. An empty or corrupt file has the zero Owner: the address is allocated, its owner
+// unknown.
 func parseOwner(data []byte) Owner {
 	data = bytes.TrimSpace(data)
 	if len(data) > maxOwner || bytes.IndexByte(data, 0) >= 0 {
 		return Owner{}
 	}
 	id, ifname, _ := strings.Cut(string(data), lineBreak)
-	if strings.ContainsAny(id, " \t\r\n") { // no container ID
-		return Owner{}
-	}
 	return Owner{id, ifname}
 }
 

@@ -160,6 +160,7 @@ func exemptAttributes() map[string]string {
 		"Up.AfterFirewall":          onADD,
 		"PortVLAN.IsShared":         shared,
 		"HostDevice.PreviousAlias":  onDEL,
+		"HostDevice.Hardware":       onDEL,
 		"HostDevice.PreviousUp":     onDEL,
 		"Addr.DAD":                  onADD,
 		"Addr.IsShared":             shared,

@@ -42,7 +42,7 @@ func (a *app) gcCommand() *cobra.Command {
 	c := a.operation(&cobra.Command{
 		Use: "gc NETWORK [NETNS] | --all", Short: "remove what attachments left behind", Long: gcLong,
 		Example: `  fairlead gc my-network
-  fairlead gc my-network --keep 4f1c9a/eth0 --keep 7b20d3/eth0
+  fairlead gc my-network --keep web/net1 # and remove all others
   fairlead gc my-network --keep-none     # remove all attachments
   fairlead gc --all --dry-run            # show what would be removed in all networks
   fairlead gc --all

@@ -89,7 +89,7 @@ func (c *policyConf) readRecord(netnsPath string) error {
 	o := kernel.Owner{Network: c.Name, ContainerID: c.endpoint.ContainerID, IfName: c.endpoint.IfName}
 	r, err := attach.Open("").Read(o)
 	if errors.Is(err, fs.ErrNotExist) { // another project's plugin attached the container
-		if !isForwarded(netnsPath, c.endpoint.IfName) {
+		if isDirect(netnsPath, c.endpoint.IfName) {
 			c.endpoint.Direct = "another project's plugin"
 		}
 		return nil
@@ -114,9 +114,9 @@ func (c *policyConf) readRecord(netnsPath string) error {
 	return nil
 }
 
-// isForwarded reports whether a container's interface is a pair whose other end is on the host: then the host forwards the
-// container's packets, whatever plugin created it.
-func isForwarded(path, ifName string) bool {
+// isDirect reports whether the host does not forward the packets of a container's interface, whatever plugin created it: the
+// interface is no pair whose other end is on the host.
+func isDirect(path, ifName string) bool {
 	ns, err := netns.Open(path)
 	if err != nil {
 		return false
@@ -132,7 +132,7 @@ func isForwarded(path, ifName string) bool {
 		return false
 	}
 	_, err = e.OtherEnd(l)
-	return err == nil
+	return err != nil
 }
 
 // applies reports whether policy can apply to the container.

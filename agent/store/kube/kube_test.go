@@ -805,6 +805,10 @@ func TestTakenNames(t *testing.T) {
 func TestRevisionOfEachChange(t *testing.T) {
 	t.Parallel()
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, ".2") {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
 		revision := map[string]string{http.MethodGet: "5", http.MethodDelete: "100", http.MethodPost: "150"}[r.Method]
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"metadata": {"name": "default.10.0.0.1", "resourceVersion": %q}, "spec": {"network": "default", "ip": "10.0.0.1", "owner": "a"}}`, revision)
