@@ -3,6 +3,8 @@ package kube_test
 import (
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"regexp"
 	"strings"
@@ -89,9 +91,44 @@ func testPolicies(t *testing.T, server *kubetest.Server) {
 		}
 		return errors.Join(errs...)
 	})
+	testNodePolicy(t, config)
 	testPortsPolicy(t, server)
 	server.Delete("/api/v1/nodes/v1")
 	server.Delete("/api/v1/nodes/v2")
+}
+
+// testNodePolicy checks what the agent of the node v1 may change in its Node.
+func testNodePolicy(t *testing.T, agent *rest.Config) {
+	client, err := rest.HTTPClientFor(agent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ path, patch, refusal string }{
+		{"v1", `{"metadata": {"annotations": {"fairlead.io/x": "y"}}}`, ""},
+		{"v1", `{"metadata": {"labels": {"x": "y"}}}`, "only annotations and conditions"},
+		{"v1", `{"metadata": {"finalizers": ["x.y/z"]}}`, "only annotations and conditions"},
+		{"v1", `{"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "none", "uid": "u"}]}}`, "only annotations and conditions"},
+		{"v2", `{"metadata": {"annotations": {"fairlead.io/x": "y"}}}`, "cannot write another Node"},
+		{"v1/status", `{"status": {"conditions": [{"type": "NetworkUnavailable", "status": "False", "reason": "FairleadReady"}]}}`, ""},
+		{"v1/status", `{"status": {"conditions": [{"type": "Ready", "status": "True"}]}}`, "only the condition NetworkUnavailable"},
+		{"v1/status", `{"status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.9"}]}}`, "only the condition NetworkUnavailable"},
+		{"v1/status", `{"status": {"capacity": {"pods": "1"}}}`, "only the condition NetworkUnavailable"},
+	} {
+		q, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, agent.Host+"/api/v1/nodes/"+c.path, strings.NewReader(c.patch))
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Header.Set("Content-Type", "application/strategic-merge-patch+json")
+		r, err := client.Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, _ := io.ReadAll(r.Body)
+		r.Body.Close()
+		if (r.StatusCode == http.StatusOK) != (c.refusal == "") || !strings.Contains(string(raw), c.refusal) {
+			t.Errorf("%s %s: %s, %s", c.path, c.patch, r.Status, raw)
+		}
+	}
 }
 
 // testPortsPolicy applies the policy of the page about pods with several networks, which rejects host ports in annotations.
