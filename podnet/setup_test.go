@@ -3,6 +3,7 @@ package podnet_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -56,6 +57,24 @@ func TestSetupCheckTeardown(t *testing.T) {
 		if err := n.CheckPod(t.Context(), p.ID); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("check of a pod that is gone: %v", err)
 		}
+	})
+}
+
+// TestSetupKeepsInterface checks that a set-up fails if the namespace has one of the interfaces already, and keeps it. Its
+// pair looks like one of the reference plugin bridge, which DEL removes.
+func TestSetupKeepsInterface(t *testing.T) {
+	both(t, func(t *testing.T, exec func(*podnet.Options)) {
+		n := newNode(t, exec)
+		n.bridge("10-a.conflist", "a", 1, "")
+		p := n.pod("web")
+		kerneltest.Run(t, "ip", "link", "add", fmt.Sprintf("veth%08x", n.n), "type", "veth", "peer", "name", "eth0", "netns", p.Netns)
+		_, err := n.SetUpPod(t.Context(), p)
+		wants(t, err, "has an interface eth0 already")
+		if got := n.links(p.Netns); got != "lo eth0" {
+			t.Errorf("the pod's links are %s", got)
+		}
+		kerneltest.In(t, p.Netns, "ip", "link", "del", "eth0")
+		n.nothingLeft("web")
 	})
 }
 
