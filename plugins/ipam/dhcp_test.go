@@ -162,18 +162,9 @@ func (s *standIn) Release(*StandInArgs, *struct{}) error { return fmt.Errorf("no
 // TestCallDHCP calls a server of net/rpc.
 func TestCallDHCP(t *testing.T) {
 	t.Parallel()
-	socket := filepath.Join(t.TempDir(), "s")
-	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	s := rpc.NewServer()
 	got := make(chan StandInArgs, 3)
-	if err := s.RegisterName("DHCP", &standIn{got}); err != nil {
-		t.Fatal(err)
-	}
-	go acceptRPC(l, s)
+	l := serveRPC(t, &standIn{got})
+	socket := l.Addr().String()
 	conf := dhcpNet(`, "daemonSocketPath": "` + socket + `"`)
 	mustRun(t, ours(DHCP()), call{verb: "ADD", id: "one", conf: conf, args: "IgnoreUnknown=1;A=b"})
 	want := StandInArgs{"one", "/run/netns/none", "eth0", "IgnoreUnknown=1;A=b", []byte(conf)}
@@ -224,18 +215,8 @@ func (g *generous) Release(a *StandInArgs, _ *struct{}) error {
 // TestDHCPAddReleases checks that an ADD that cannot use the lease releases it: its caller does not know of the lease.
 func TestDHCPAddReleases(t *testing.T) {
 	t.Parallel()
-	socket := filepath.Join(t.TempDir(), "s")
-	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	s := rpc.NewServer()
 	g := &generous{make(chan string, 1)}
-	if err := s.RegisterName("DHCP", g); err != nil {
-		t.Fatal(err)
-	}
-	go acceptRPC(l, s)
+	socket := serveRPC(t, g).Addr().String()
 	conf := strings.Replace(dhcpNet(`, "daemonSocketPath": "`+socket+`"`), "1.1.0", "0.2.0", 1)
 	wantMessage(t, DHCP(), call{verb: "ADD", id: "one", conf: conf}, cni.CodeInvalidNetworkConfig, `cniVersion "0.2.0" does not support more than 1 address per family: want 0.3.0 or newer`)
 	select {
@@ -246,6 +227,22 @@ func TestDHCPAddReleases(t *testing.T) {
 	default:
 		t.Error("the lease was not released")
 	}
+}
+
+// serveRPC serves a DHCP daemon at a socket until the test ends.
+func serveRPC(t *testing.T, daemon any) net.Listener {
+	t.Helper()
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	s := rpc.NewServer()
+	if err := s.RegisterName("DHCP", daemon); err != nil {
+		t.Fatal(err)
+	}
+	go acceptRPC(l, s)
+	return l
 }
 
 // acceptRPC serves RPC over HTTP as net/rpc does.
