@@ -169,7 +169,8 @@ func takeFixed(taken map[string]bool, bindings []portBinding) {
 	}
 }
 
-// listens reports whether a program listens at a port of the host, on the address that is published, such as Docker's proxy for its own bridge.
+// listens reports whether a program, such as Docker's proxy for its own bridge, listens at the address and port that a
+// container publishes.
 func listens(p attach.Port) (_ bool, err error) {
 	address := net.JoinHostPort(p.HostIP, strconv.Itoa(p.HostPort))
 	var l io.Closer

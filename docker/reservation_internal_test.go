@@ -24,8 +24,8 @@ func (r *recorder) ExecPlugin(_ context.Context, _ string, _ []byte, environ []s
 	return nil, r.fail
 }
 
-// TestUnreserveWithoutPool verifies that the address of a reservation is released although Docker has removed the network
-// and its pool by then, and that the reservation stays until that succeeds.
+// TestUnreserveWithoutPool verifies that a reservation's address is released after Docker has removed the network and its
+// pool. The reservation stays until the release succeeds.
 func TestUnreserveWithoutPool(t *testing.T) {
 	t.Parallel()
 	dir, exec := t.TempDir(), &recorder{fail: errors.New("the agent does not answer")}

@@ -209,7 +209,8 @@ func (m *Manager) keepBlock(ctx context.Context, network string, s local.Subnet,
 		return nil
 	}
 	if in != nil {
-		if err := in.CanBlock(&cluster.Block{Network: in.Name, CIDR: block}); err != nil { // other nodes ignore it, and one may have a block that overlaps
+		// Other nodes ignore such a block, and one of them may have a block that overlaps it.
+		if err := in.CanBlock(&cluster.Block{Network: in.Name, CIDR: block}); err != nil {
 			report(fmt.Errorf("%w, but containers here hold %d of its addresses: attach them again", err, n))
 			return nil
 		}

@@ -233,8 +233,8 @@ func (r *attachmentReader) read() (listed, complete bool) {
 // agent.
 const lookEvery = time.Second
 
-// unreadFor is how long an agent that starts waits for an attachment's file that it cannot read, for example because the host
-// lacks memory. Until then, the rules of an earlier agent stay; without the file, the new ones lack the attachment.
+// unreadFor is how long a starting agent tries to read an attachment's file, for example while the host lacks memory.
+// Meanwhile, the rules of the agent before it stay. After that time, the new rules lack the attachment.
 const unreadFor = 30 * time.Second
 
 // followAttachments reads the attachments' files when there is a policy, and whenever they change, until the context

@@ -46,8 +46,11 @@ func TestHostDeviceBySysfs(t *testing.T) {
 		{`"pciBusID": "mlx5_core.sf.4"`, move, "pci "}, // the result names no PCI device
 		{`"kernelpath": "` + sys + `/devices/pci0000:00/0000:00:1f.6"`, move, ""},
 		{`"pciBusID": "0000:00:1f.6", "runtimeConfig": {"deviceID": "mlx5_core.sf.4"}`, move, "pci "},
-		{`"kernelpath": "` + sys + `/devices/pci0000:00/0000:00:1f.6", "runtimeConfig": {"deviceID": "0000:ff:ff.f"}`, move, "pci 0000:ff:ff.f"}, // as in the reference plugin
-		{`"pciBusID": "0000:3b:00.1"`, "", "pci 0000:3b:00.1"},                                                                                   // a user-space program drives it: nothing to move
+		// As in the reference plugin, the result names the runtime's device.
+		{`"kernelpath": "` + sys + `/devices/pci0000:00/0000:00:1f.6", "runtimeConfig": {"deviceID": "0000:ff:ff.f"}`,
+			move, "pci 0000:ff:ff.f"},
+		// A user-space program drives this device: there is no interface to move.
+		{`"pciBusID": "0000:3b:00.1"`, "", "pci 0000:3b:00.1"},
 		{`"pciBusID": "0000:00:09.0"`, "error", `no such device, or it has no network interface on the host`},
 		{`"pciBusID": "0000:ff:ff.f"`, "error", `pciBusID = "0000:ff:ff.f": no such device`},
 		{`"kernelpath": "/sys/../etc"`, "error", `kernelpath = "/sys/../etc": want a device's folder below`},
