@@ -115,12 +115,14 @@ func (i *installation) run(ctx context.Context) error {
 		return needRoot(err)
 	}
 	if !i.noMigrate {
-		if out.Attachments, err = i.findAttachments(); err != nil {
+		found, err := i.findAttachments()
+		if err != nil {
 			return err
 		}
 		if !i.dry {
-			migrate.Record(ctx, out.Attachments, i.getenv(attach.RootVariable))
+			found.Record(ctx)
 		}
+		out.Attachments = found.Attachments
 	}
 	if err := i.print(out, migration{Attachments: out.Attachments, DryRun: i.dry}); err != nil || !i.stay || i.dry {
 		return err

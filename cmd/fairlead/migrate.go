@@ -54,17 +54,17 @@ type migration struct {
 	DryRun      bool                 `json:"checkOnly"`
 }
 
-func (a *app) findAttachments() ([]migrate.Attachment, error) {
+func (a *app) findAttachments() (*migrate.Found, error) {
 	return migrate.Find(a.runtime(a.pluginPath()), a.getenv(attach.RootVariable))
 }
 
 func (a *app) migrate(ctx context.Context) error {
-	list, err := a.findAttachments()
+	found, err := a.findAttachments()
 	if err != nil {
 		return err
 	}
-	migrate.Record(ctx, list, a.getenv(attach.RootVariable))
-	return a.printMigration(migration{Attachments: list})
+	found.Record(ctx)
+	return a.printMigration(migration{Attachments: found.Attachments})
 }
 
 func (a *app) previewMigration(args []string) error {
@@ -82,11 +82,12 @@ func (a *app) previewMigration(args []string) error {
 	if err != nil {
 		return a.explain(err, a.confDir())
 	}
-	m := migration{DryRun: true, Lists: migrate.Lists(files, a.pluginPath())}
-	if m.Attachments, err = a.findAttachments(); err != nil {
+	lists := migrate.Lists(files, a.pluginPath())
+	found, err := a.findAttachments()
+	if err != nil {
 		return err
 	}
-	return a.printMigration(m)
+	return a.printMigration(migration{DryRun: true, Lists: lists, Attachments: found.Attachments})
 }
 
 func (a *app) printMigration(m migration) error {

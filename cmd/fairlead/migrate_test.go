@@ -107,6 +107,10 @@ func TestSwitch(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		if again { // as if migrate was killed before it claimed the ports
 			kerneltest.Run(t, "rm", "-r", attach.DefaultRoot+"/hostports")
+			s.ok("migrate", "--dry-run")
+			if _, err := os.Stat(attach.DefaultRoot + "/hostports"); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("migrate --dry-run claims host ports: %v", err)
+			}
 			s.ok("migrate")
 		}
 		if code, _, errs := s.withCaps(held).fairlead("add", "n", "new"); code == 0 || !strings.Contains(errs, "host port 5300/udp on every address is already taken by container ") {

@@ -30,11 +30,19 @@ type Attachment struct {
 	record *attach.Record
 }
 
-// Find returns the attachments in the runtimes' cache that exist and that have no record. Root is the directory of
-// runtime state; "" is the default.
-func Find(runtime *libcni.CNIConfig, root string) (out []Attachment, err error) {
-	dir := attach.Open(root)
-	if err := dir.Err(); err != nil {
+// Found is what Find found.
+type Found struct {
+	Attachments []Attachment // those without a record
+
+	recorded []Attachment // those with a record that an earlier command wrote, and with host ports
+	dir      *attach.Dir
+}
+
+// Find finds the attachments in the runtimes' cache that exist. It changes nothing. Root is the directory of runtime
+// state; "" is the default.
+func Find(runtime *libcni.CNIConfig, root string) (*Found, error) {
+	found := &Found{dir: attach.Open(root)}
+	if err := found.dir.Err(); err != nil {
 		return nil, err
 	}
 	cached, err := runtime.GetCachedAttachments("")
@@ -43,19 +51,22 @@ func Find(runtime *libcni.CNIConfig, root string) (out []Attachment, err error) 
 	}
 	for _, c := range cached {
 		a := Attachment{Network: c.Network, Container: c.ContainerID, IfName: c.IfName, Netns: c.NetNS, Addresses: []string{}, Ports: []attach.Port{}}
-		exists, err := a.examine(dir, root, runtime, c)
+		exists, err := a.examine(found.dir, root, runtime, c)
 		if err != nil {
 			a.Problem = err.Error()
 		}
-		if exists || err != nil {
-			out = append(out, a)
+		switch {
+		case exists || err != nil:
+			found.Attachments = append(found.Attachments, a)
+		case len(a.Ports) > 0:
+			found.recorded = append(found.recorded, a)
 		}
 	}
-	return out, nil
+	return found, nil
 }
 
 // examine completes an attachment of the cache. It returns false if the attachment is gone, has a record, or has no
-// plugin that this project has, too.
+// plugin that this project has, too. Of a record that an earlier command wrote, it sets the host ports.
 func (a *Attachment) examine(dir *attach.Dir, root string, runtime *libcni.CNIConfig, c *libcni.NetworkAttachment) (exists bool, err error) {
 	list, err := c.List()
 	if err != nil {
@@ -77,7 +88,11 @@ func (a *Attachment) examine(dir *attach.Dir, root string, runtime *libcni.CNICo
 	}
 	switch have, err := dir.Read(rec.Owner()); {
 	case err == nil && have.Adopted:
-		return false, claimAgain(dir, have)
+		a.record = have
+		for _, p := range have.Parts {
+			a.Ports = append(a.Ports, p.Ports...)
+		}
+		return false, nil
 	case !errors.Is(err, os.ErrNotExist):
 		return false, err
 	}
@@ -86,22 +101,6 @@ func (a *Attachment) examine(dir *attach.Dir, root string, runtime *libcni.CNICo
 	}
 	rt.NetNS, a.record = a.Netns, rec
 	return a.addParts(list, rt, result, root)
-}
-
-// claimAgain claims the host ports in a record: an earlier command may have been killed between the record and the claims.
-func claimAgain(dir *attach.Dir, rec *attach.Record) error {
-	var ports []attach.Port
-	for _, p := range rec.Parts {
-		ports = append(ports, p.Ports...)
-	}
-	if len(ports) == 0 {
-		return nil
-	}
-	unlock, err := dir.Claim(context.Background(), rec.Owner(), ports)
-	if err == nil {
-		unlock()
-	}
-	return err
 }
 
 // addParts adds a part to the record for each plugin, and reports whether there is one.
@@ -128,16 +127,23 @@ func (a *Attachment) addParts(list *libcni.NetworkConfigList, rt *libcni.Runtime
 	return len(rec.Parts) > 0, nil
 }
 
-// Record writes the records of attachments, so that ADD honours their host ports and list, check, gc and doctor know
-// them. It sets Problem in those that it cannot record.
-func Record(ctx context.Context, list []Attachment, root string) {
-	dir := attach.Open(root)
-	for i := range list {
-		if list[i].Problem != "" {
+// Record writes the records of the attachments, so that ADD honours their host ports and list, check, gc and doctor know
+// them. It sets Problem in those that it cannot record. An earlier command may have been killed between a record and its
+// host ports, so Record claims the ports of earlier records again. If it cannot, it adds such an attachment to the others.
+func (f *Found) Record(ctx context.Context) {
+	for i := range f.Attachments {
+		a := &f.Attachments[i]
+		if a.Problem != "" {
 			continue
 		}
-		if err := list[i].write(ctx, dir); err != nil {
-			list[i].Problem = err.Error()
+		if err := a.write(ctx, f.dir); err != nil {
+			a.Problem = err.Error()
+		}
+	}
+	for _, a := range f.recorded {
+		if err := a.claim(ctx, f.dir); err != nil {
+			a.Problem = err.Error()
+			f.Attachments = append(f.Attachments, a)
 		}
 	}
 }
@@ -155,6 +161,11 @@ func (a *Attachment) write(ctx context.Context, dir *attach.Dir) error {
 		return err
 	}
 	defer a.record.Unlock()
+	return a.claim(ctx, dir)
+}
+
+// claim claims the host ports of an attachment that has a record.
+func (a *Attachment) claim(ctx context.Context, dir *attach.Dir) error {
 	unlock, err := dir.Claim(ctx, a.record.Owner(), a.Ports)
 	if err != nil {
 		return err
