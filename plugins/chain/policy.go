@@ -17,7 +17,6 @@ import (
 	"github.com/fairlead/fairlead/internal/bootid"
 	"github.com/fairlead/fairlead/internal/hwaddr"
 	"github.com/fairlead/fairlead/kernel"
-	"github.com/fairlead/fairlead/kernel/netns"
 	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/skel"
 )
@@ -116,23 +115,16 @@ func (c *policyConf) readRecord(netnsPath string) error {
 
 // isDirect reports whether the host does not forward the packets of a container's interface, whatever plugin created it: the
 // interface is no pair whose other end is on the host.
-func isDirect(path, ifName string) bool {
-	ns, err := netns.Open(path)
-	if err != nil {
-		return false
-	}
-	defer ns.Close()
-	e, err := kernel.Open(ns, kernel.Options{})
-	if err != nil {
-		return false
-	}
-	defer e.Close()
-	l, err := e.Link(kernel.Container, ifName)
-	if err != nil {
-		return false
-	}
-	_, err = e.OtherEnd(l)
-	return err != nil
+func isDirect(path, ifName string) (direct bool) {
+	_ = kernel.At(path, func(e *kernel.Engine) error {
+		l, err := e.Link(kernel.Container, ifName)
+		if err == nil {
+			_, err = e.OtherEnd(l)
+			direct = err != nil
+		}
+		return nil
+	})
+	return direct
 }
 
 // applies reports whether policy can apply to the container.
