@@ -47,12 +47,12 @@ func replaceFile(file string, data []byte) error {
 	if err == nil {
 		err = os.Rename(tmp, file)
 	}
-	if errors.Is(err, syscall.EXDEV) { // the directory is a mount or a link: the reference library writes in place, too
-		err = os.WriteFile(file, data, 0o600)
-		_ = os.Remove(tmp)
+	if err == nil {
+		return nil
 	}
-	if err != nil {
-		_ = os.Remove(tmp)
+	_ = os.Remove(tmp)
+	if errors.Is(err, syscall.EXDEV) { // the directory is a mount or a link: the reference library writes in place, too
+		return os.WriteFile(file, data, 0o600)
 	}
 	return err
 }
