@@ -51,8 +51,7 @@ func hasEnded(session store.Entry, n *corev1.Node) bool {
 
 // sessionIsHeld reports whether a session's key exists, and whether its session has not ended.
 func (s *Store) sessionIsHeld(ctx context.Context, e store.Entry) (bool, error) {
-	n := &corev1.Node{}
-	err := convert(s.core.Get().Resource("nodes").Name(strings.TrimPrefix(e.Key, cluster.AlivePrefix)).Do(ctx).Into(n))
+	n, err := s.node(ctx, strings.TrimPrefix(e.Key, cluster.AlivePrefix))
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil // Kubernetes is about to delete it
 	}
@@ -61,9 +60,8 @@ func (s *Store) sessionIsHeld(ctx context.Context, e store.Entry) (bool, error) 
 
 // NodeBoot returns the boot ID in a Node's status, or "" if there is none.
 func (s *Store) NodeBoot(ctx context.Context, node string) (string, error) {
-	n := &corev1.Node{}
-	err := s.core.Get().Resource("nodes").Name(node).Do(ctx).Into(n)
-	return n.Status.NodeInfo.BootID, convert(err)
+	n, err := s.node(ctx, node)
+	return n.Status.NodeInfo.BootID, err
 }
 
 // withoutEnded removes the sessions that have ended, and those of nodes that are not Ready, from a list.

@@ -88,11 +88,17 @@ func addressesOf(n *corev1.Node) (list []netip.Addr) {
 }
 
 func (s *Store) getNode(ctx context.Context, name string) (store.Entry, error) {
-	n := &corev1.Node{}
-	if err := s.core.Get().Resource("nodes").Name(name).Do(ctx).Into(n); err != nil {
-		return store.Entry{}, convert(err)
+	n, err := s.node(ctx, name)
+	if err != nil {
+		return store.Entry{}, err
 	}
 	return s.nodeEntry(n), nil
+}
+
+// node reads a Node. After an error, the Node is empty.
+func (s *Store) node(ctx context.Context, name string) (*corev1.Node, error) {
+	n := &corev1.Node{}
+	return n, convert(s.core.Get().Resource("nodes").Name(name).Do(ctx).Into(n))
 }
 
 func (s *Store) listNodes(ctx context.Context) (entries []store.Entry, revision int64, err error) {
