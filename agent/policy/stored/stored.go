@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -152,33 +153,30 @@ func (all Endpoints) Set(a *cluster.Endpoint, add bool) (e *policy.Endpoint, exi
 		all[of][a.Key()] = a
 	}
 	e = &policy.Endpoint{Namespace: namespace, Name: name, Node: a.Node, Labels: map[string]string{}}
-	newest := newestContainer(all[of])
+	newest := newestOf(all[of])
+	if newest == nil {
+		delete(all, of)
+		return e, false
+	}
+	e.Created = time.Unix(0, 0).Add(newest.Since) // comparable on one host, where a container gets the address of another
 	for _, key := range slices.Sorted(maps.Keys(all[of])) {
 		a := all[of][key]
-		if a.Container == newest { // one container counts, with the labels of all its attachments
+		if a.Container == newest.Container { // one container counts, with the labels of all its attachments
 			maps.Copy(e.Labels, a.Labels)
 		}
 		addAddresses(e, a)
-		exists = true
 	}
-	if !exists {
-		delete(all, of)
-	}
-	return e, exists
+	return e, true
 }
 
-// newestContainer returns the container that was added last. An earlier one with its name ended without a DEL.
-func newestContainer(list map[string]*cluster.Endpoint) string {
-	var newest *cluster.Endpoint
+// newestOf returns the attachment that was added last, or nil. An earlier container with its name ended without a DEL.
+func newestOf(list map[string]*cluster.Endpoint) (newest *cluster.Endpoint) {
 	for _, a := range list {
 		if newest == nil || cmp.Or(cmp.Compare(a.Since, newest.Since), cmp.Compare(a.Key(), newest.Key())) > 0 {
 			newest = a
 		}
 	}
-	if newest == nil {
-		return ""
-	}
-	return newest.Container
+	return newest
 }
 
 func addAddresses(e *policy.Endpoint, a *cluster.Endpoint) {

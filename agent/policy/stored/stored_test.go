@@ -34,6 +34,27 @@ func TestLabelsOfAttachments(t *testing.T) {
 	}
 }
 
+// TestAddressOfAnotherContainer checks that an address belongs to the container that was added last, if another host still
+// publishes the one that had it before.
+func TestAddressOfAnotherContainer(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"a", "z"} { // names before and after the other's
+		all, c := Endpoints{}, policy.New("n1")
+		c.AddNamespace("shop")
+		for key, value := range map[string]string{"new": `"pod": "shop/` + name + `", "since": 7`, "old": `"pod": "shop/m", "since": 5`} {
+			d, err := Decode("endpoints/n2/"+key+"/eth0", []byte(`{"network": "default", "ips": ["10.0.0.5"], `+value+`}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			e, _ := all.Set(d.Endpoint, true)
+			c.SetEndpoint(e)
+		}
+		if got, _ := c.Name(netip.MustParseAddr("10.0.0.5")); got != "shop/"+EndpointName(name, "n2") {
+			t.Errorf("the address belongs to %s, want shop/%s", got, EndpointName(name, "n2"))
+		}
+	}
+}
+
 // TestNamesWithSlashes verifies that a policy whose name has a slash is rejected: its key could be that of another policy.
 func TestNamesWithSlashes(t *testing.T) {
 	t.Parallel()
