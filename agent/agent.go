@@ -152,7 +152,7 @@ func newAgent(o Options, k reconciler) (*Agent, error) {
 		a.pods = podnetworks.NewManager(podnetworks.Options{Client: client, Dir: podstate.Open(am.Dir), Kubelet: o.Config.PodNetworks.Kubelet, Log: o.Log})
 	}
 	if o.Config.Policy.Enabled {
-		po := enforce.Options{Directory: o.Config.Policy.Directory, Node: o.Config.Node, Attachments: podstate.Open(am.Dir), Log: o.Log.With("part", "policy")}
+		po := enforce.Options{Directory: o.Config.Policy.Directory, Node: o.Config.Node, Attachments: podstate.Open(am.Dir), Records: attach.Open(o.Run), Log: o.Log.With("part", "policy")}
 		switch {
 		case po.Directory != "":
 		case o.Config.Store.Kubernetes.Kubeconfig == "":

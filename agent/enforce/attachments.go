@@ -18,6 +18,7 @@ import (
 	"github.com/fairlead/fairlead/agent/policy"
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/internal/bootid"
+	"github.com/fairlead/fairlead/kernel"
 )
 
 // Handlers returns the operation of the agent's socket by which an ADD waits for policy. e is nil if the agent enforces
@@ -73,8 +74,13 @@ func (e *Enforcer) readAttachment(k podstate.Key) (in *Enforcer, err error) {
 	if known && e.o.Config != nil && a.Name == "" {
 		known = false // no pod of Kubernetes has a policy for it
 	}
+	if errors.Is(err, fs.ErrNotExist) && e.isEnding(k) {
+		return nil, nil
+	}
 	if known {
 		in = e.ofNetwork(a.Isolated)
+		e.claimed[k] = a
+		delete(e.ending, k)
 	}
 	e.noteDirect(a, k, known)
 	if !known {
@@ -105,6 +111,31 @@ func (e *Enforcer) readAttachment(k podstate.Key) (in *Enforcer, err error) {
 		e.removeNetworks()
 	}
 	return in, nil
+}
+
+// isEnding reports whether an attachment without a file has its record still, and so may have its interface: DEL removes
+// the file first. Until the record is gone, its claim stays. The caller holds reading.
+func (e *Enforcer) isEnding(k podstate.Key) bool {
+	if a := e.claimed[k]; a != nil && e.o.Records != nil {
+		r, err := e.o.Records.Read(kernel.Owner{Network: a.Network, ContainerID: k.ContainerID, IfName: k.IfName})
+		if err == nil && r.Since <= a.Uptime || err != nil && !errors.Is(err, fs.ErrNotExist) {
+			e.ending[k] = true
+			return true
+		}
+	}
+	delete(e.ending, k)
+	delete(e.claimed, k)
+	return false
+}
+
+// readEnding updates the claims of attachments that were ending.
+func (e *Enforcer) readEnding() {
+	e.reading.Lock()
+	list := slices.Collect(maps.Keys(e.ending))
+	e.reading.Unlock()
+	for _, k := range list {
+		_, _ = e.readAttachment(k) // it fails for a new file only, which the next look reads
+	}
 }
 
 // containers are the attachments of this host's containers, by claim.
@@ -259,6 +290,8 @@ func (e *Enforcer) followAttachments(ctx context.Context) {
 			if last = stamp; !complete {
 				last = ""
 			}
+		} else {
+			e.readEnding()
 		}
 		if time.Since(changed) < lookEvery { // more changes may get the same time
 			last = ""

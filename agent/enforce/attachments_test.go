@@ -20,6 +20,8 @@ import (
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/podstate"
 	"github.com/fairlead/fairlead/agent/policy"
+	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 	"github.com/fairlead/fairlead/kernel/nftable"
 	"github.com/fairlead/fairlead/plugins/chain"
@@ -28,19 +30,20 @@ import (
 
 // host is a node whose agent enforces policy without an API: the test takes its place.
 type host struct {
-	t     *testing.T
-	netns string
-	dirs  local.Dir
-	e     *Enforcer
-	log   *kerneltest.Output
-	stop  func()
+	t       *testing.T
+	netns   string
+	dirs    local.Dir
+	records *attach.Dir
+	e       *Enforcer
+	log     *kerneltest.Output
+	stop    func()
 }
 
 func newHost(t *testing.T) *host {
 	lib, run := t.TempDir(), t.TempDir()
 	t.Setenv(local.LibVariable, lib) // for the plugin
 	t.Setenv(local.RunVariable, run)
-	return &host{t: t, netns: kerneltest.Netns(t), dirs: local.Open(lib, run), log: &kerneltest.Output{}}
+	return &host{t: t, netns: kerneltest.Netns(t), dirs: local.Open(lib, run), records: attach.Open(t.TempDir()), log: &kerneltest.Output{}}
 }
 
 // start starts an agent that knows the pods of a namespace, and a policy.
@@ -68,7 +71,7 @@ func (h *host) synced(policies bool) {
 // run starts an agent that has not received anything from the API.
 func (h *host) run() {
 	h.t.Helper()
-	h.e = New(Options{Config: &rest.Config{}, Node: "n1", Attachments: podstate.Open(h.dirs), Log: slog.New(slog.NewTextHandler(h.log, nil))})
+	h.e = New(Options{Config: &rest.Config{}, Node: "n1", Attachments: podstate.Open(h.dirs), Records: h.records, Log: slog.New(slog.NewTextHandler(h.log, nil))})
 	l, err := address.Listen(h.dirs.Socket())
 	if err != nil {
 		h.t.Fatal(err)
@@ -286,6 +289,38 @@ func TestAddressesAtRestart(t *testing.T) {
 	if list, err := podstate.Open(h.dirs).Endpoints(); err != nil || len(list) != 1 { // u8 is of another network
 		t.Errorf("after DEL and GC: %v, %v", list, err)
 	}
+}
+
+// TestPolicyDuringDEL checks that the policy of a container stays in force until DEL has removed its interface: DEL runs the
+// plugin fairlead-policy first.
+func TestPolicyDuringDEL(t *testing.T) {
+	h := newHost(t)
+	h.start(pod("web", "u1"), pod("db", "u2"))
+	go h.e.followAttachments(t.Context())
+	owner := kernel.Owner{Network: "pods", ContainerID: "u1", IfName: "eth0"}
+	record := func() {
+		t.Helper()
+		r := h.records.New(owner.Network, owner.ContainerID, owner.IfName, "/proc/self/ns/net")
+		if err := h.records.Write(r); err != nil {
+			t.Fatal(err)
+		}
+		r.Unlock()
+	}
+	record()
+	h.must("ADD", "web", "u1", "10.0.0.1")
+	h.must("DEL", "web", "u1", "10.0.0.1")
+	h.is("10.0.0.1", "ingress")
+	if err := h.records.Remove(owner); err != nil {
+		t.Fatal(err)
+	}
+	h.becomes("10.0.0.1", "")
+
+	// The record of the container's next attachment does not keep the policy of the former one.
+	record()
+	h.must("ADD", "web", "u1", "10.0.0.1")
+	record()
+	h.must("DEL", "web", "u1", "10.0.0.1")
+	h.becomes("10.0.0.1", "")
 }
 
 // TestAddressReused gives an address to the next pod while the API still has it for the previous one, which is newer in the

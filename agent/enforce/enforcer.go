@@ -21,6 +21,7 @@ import (
 	"github.com/fairlead/fairlead/agent/podstate"
 	"github.com/fairlead/fairlead/agent/policy"
 	"github.com/fairlead/fairlead/agent/store"
+	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/kernel/nftable"
 	"github.com/fairlead/fairlead/kernel/reconcile"
 )
@@ -35,6 +36,7 @@ type Options struct {
 
 	Node        string       // name of this node
 	Attachments podstate.Dir // of this node
+	Records     *attach.Dir  // of this node's attachments, which remain until their interfaces are gone; nil: none
 	Log         *slog.Logger
 }
 
@@ -45,10 +47,12 @@ type Enforcer struct {
 	kick, cut chan struct{} // for the rules, and for the connections that exist
 	hurry     chan struct{} // an ADD waits for the rules
 
-	reading    sync.Mutex   // of the attachments' files, so that the last one read counts
-	containers containers   // of this host, without Kubernetes; for the holder of reading
-	disturbed  atomic.Bool  // somebody else may have changed the kernel's table
-	host       *policy.Node // this host, without Kubernetes; only for readHost
+	reading    sync.Mutex                          // of the attachments' files, so that the last one read counts
+	containers containers                          // of this host, without Kubernetes; for the holder of reading
+	disturbed  atomic.Bool                         // somebody else may have changed the kernel's table
+	host       *policy.Node                        // this host, without Kubernetes; only for readHost
+	claimed    map[podstate.Key]*podstate.Endpoint // by the claims; for the holder of reading
+	ending     map[podstate.Key]bool               // see isEnding; for the holder of reading
 
 	needed chan struct{} // closed when there is a policy: the rest of the world matters from then on
 
@@ -99,6 +103,7 @@ func New(o Options) *Enforcer {
 func newEnforcer(o Options, kinds []kind) *Enforcer {
 	e := &Enforcer{o: o, kinds: kinds, kick: make(chan struct{}, 1), cut: make(chan struct{}, 1), hurry: make(chan struct{}, 1), needed: make(chan struct{}), compiler: policy.New(o.Node), missing: map[string]bool{}, waiting: map[chan struct{}]string{}, metrics: newMetrics()}
 	e.networks, e.appeared, e.direct, e.containers = map[string]*Enforcer{}, make(chan struct{}, 1), map[podstate.Key]bool{}, containers{}
+	e.claimed, e.ending = map[podstate.Key]*podstate.Endpoint{}, map[podstate.Key]bool{}
 	return e
 }
 
