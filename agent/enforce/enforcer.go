@@ -68,6 +68,7 @@ type Enforcer struct {
 	failure      error                    // of the last write
 	unreadable   string                   // why some policies cannot be read
 	unread       string                   // why some attachments cannot be read
+	refused      map[string]string        // why the API refuses to list or watch a resource, by resource and verb
 	changed      time.Time                // of the last write that changed something
 	events       []time.Time              // of changes that the kernel does not have yet
 	direct       map[podstate.Key]bool    // attachments to which policy does not apply
@@ -104,6 +105,7 @@ func newEnforcer(o Options, kinds []kind) *Enforcer {
 	e := &Enforcer{o: o, kinds: kinds, kick: make(chan struct{}, 1), cut: make(chan struct{}, 1), hurry: make(chan struct{}, 1), needed: make(chan struct{}), compiler: policy.New(o.Node), missing: map[string]bool{}, waiting: map[chan struct{}]string{}, metrics: newMetrics()}
 	e.networks, e.appeared, e.direct, e.containers = map[string]*Enforcer{}, make(chan struct{}, 1), map[podstate.Key]bool{}, containers{}
 	e.claimed, e.ending = map[podstate.Key]*podstate.Endpoint{}, map[podstate.Key]bool{}
+	e.refused = map[string]string{}
 	return e
 }
 
@@ -376,6 +378,8 @@ func (e *Enforcer) Problem() string {
 		return "the agent cannot read all policies: " + e.unreadable
 	case e.unread != "":
 		return "the agent cannot read all attachments of this node: " + e.unread
+	case len(e.refused) > 0:
+		return "the agent cannot follow the Kubernetes API: " + e.refusals()
 	case len(missing) > 0:
 		return "the agent has not received since it started: " + strings.Join(missing, ", ")
 	case e.failure != nil:

@@ -168,6 +168,7 @@ func (f *follower) run(ctx context.Context, config *rest.Config) error {
 		f.otherVersions = func(ctx context.Context) []string { return versionsOf(ctx, c, f.group.Group, f.resource) }
 		lw.ListWithContextFunc, lw.WatchFuncWithContext = f.listIfKnown(lw.ListWithContextFunc), f.watchIfKnown(lw.WatchFuncWithContext)
 	}
+	f.noteRefusals(lw)
 	ctx = klog.NewContext(ctx, logger)
 	cache.NewReflectorWithOptions(lw, f.example, f, cache.ReflectorOptions{Name: f.resource, Logger: &logger}).RunWithContext(ctx)
 	return nil

@@ -2,8 +2,11 @@ package enforce
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -11,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
 )
 
 // TestTypeDeletedWhileDisconnected verifies that policies end whose definition was deleted while the agent did not watch
@@ -31,6 +36,52 @@ func TestTypeDeletedWhileDisconnected(t *testing.T) {
 		}
 		if _, err := list(t.Context(), metav1.ListOptions{}); (err != nil) != step.fails {
 			t.Errorf("%+v: %v", step, err)
+		}
+	}
+}
+
+// TestRefusedWatch checks that the agent reports an API that refuses to list or watch what policies depend on, until it does
+// so again. One that does not answer, or is busy, is not reported.
+func TestRefusedWatch(t *testing.T) {
+	t.Parallel()
+	e := newEnforcer(Options{Node: "n1", Log: slog.New(slog.DiscardHandler)}, nil)
+	e.inForce = true
+	var answer error
+	f := &follower{kind: kind{resource: "networkpolicies"}, e: e}
+	lw := &cache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) { return &metav1.List{}, answer },
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+			return watch.NewEmptyWatch(), answer
+		},
+	}
+	f.noteRefusals(lw)
+	group := schema.GroupResource{Group: "networking.k8s.io", Resource: "networkpolicies"}
+	forbidden := apierrors.NewForbidden(group, "", errors.New("no role"))
+	for _, step := range []struct {
+		watch  bool
+		answer error
+		want   string // in the problem
+	}{
+		{true, syscall.ECONNREFUSED, ""},
+		{true, apierrors.NewTooManyRequests("busy", 1), ""},
+		{true, apierrors.NewServiceUnavailable("starting"), ""},
+		{true, apierrors.NewResourceExpired("old"), ""},
+		{true, fmt.Errorf("watch: %w", forbidden), "the agent cannot follow the Kubernetes API: watch: networkpolicies.networking.k8s.io is forbidden"},
+		{false, nil, "forbidden"}, // the watch is refused still
+		{true, syscall.ECONNREFUSED, ""},
+		{false, forbidden, "forbidden"},
+		{true, nil, ""},
+		{true, apierrors.NewInternalError(errors.New("conversion failed")), "conversion failed"},
+		{true, nil, ""},
+	} {
+		if answer = step.answer; step.watch {
+			_, _ = lw.WatchFuncWithContext(t.Context(), metav1.ListOptions{})
+		} else {
+			_, _ = lw.ListWithContextFunc(t.Context(), metav1.ListOptions{})
+		}
+		problem, inForce := e.Problem(), e.gauges()[0]
+		if !strings.Contains(problem, step.want) || (problem == "") != (step.want == "") || (inForce == 1) != (step.want == "") {
+			t.Errorf("%+v: problem %q, fairlead_policy_in_force %v", step, problem, inForce)
 		}
 	}
 }
