@@ -51,7 +51,8 @@ func (p *pool) response(a netip.Addr) addressResponse {
 	return addressResponse{netip.PrefixFrom(a, p.Subnet.Bits()).String(), map[string]string{}}
 }
 
-// ranges returns the addresses to choose from. A fixed address may be outside the pool's part.
+// ranges returns the addresses to choose from, which auxiliary addresses divide. A fixed address may be outside the pool's
+// part.
 func (p *pool) ranges(fixed bool) (ipam.RangeSet, error) {
 	r := ipam.Range{Subnet: p.Subnet, Gateway: p.Gateway}
 	if p.Sub.IsValid() && !fixed {
@@ -60,11 +61,37 @@ func (p *pool) ranges(fixed bool) (ipam.RangeSet, error) {
 			r.Start, r.End = later(r.Start, usual.Start), earlier(r.End, usual.End)
 		}
 	}
-	sets, err := ipam.CompleteSets([]ipam.RangeSet{{r}})
+	r, err := r.Complete()
+	if err != nil {
+		return nil, err
+	}
+	set := without(r, p.Aux)
+	if len(set) == 0 {
+		return nil, fmt.Errorf("no IP addresses available in %s: all are auxiliary addresses", r)
+	}
+	sets, err := ipam.CompleteSets([]ipam.RangeSet{set})
 	if err != nil {
 		return nil, err
 	}
 	return sets[0], nil
+}
+
+// without divides a range at some of its addresses, which are sorted.
+func without(r ipam.Range, addrs []netip.Addr) (out ipam.RangeSet) {
+	for _, a := range addrs {
+		if a.Less(r.Start) || r.End.Less(a) {
+			continue
+		}
+		if before := r; r.Start.Less(a) {
+			before.End = a.Prev()
+			out = append(out, before)
+		}
+		if a == r.End {
+			return out
+		}
+		r.Start = a.Next()
+	}
+	return append(out, r)
 }
 
 func later(a, b netip.Addr) netip.Addr {

@@ -51,6 +51,9 @@ func (d *Driver) createNetwork(_ context.Context, q *networkRequest) (any, error
 	if err := n.ownBridge(); err != nil {
 		return nil, err
 	}
+	if err := d.keepAux(slices.Concat(q.IPv4Data, q.IPv6Data)); err != nil {
+		return nil, err
+	}
 	return none{}, d.networks.write(n.ID, n)
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/fairlead/fairlead/ipam"
@@ -19,6 +20,7 @@ type pool struct {
 	Subnet  netip.Prefix
 	Sub     netip.Prefix `json:",omitzero"` // the part from which addresses are chosen; zero: all
 	Gateway netip.Addr   `json:",omitzero"`
+	Aux     []netip.Addr `json:",omitempty"` // other hosts have them; dockerd requests them once, and not after a reboot
 	Network string       `json:",omitempty"` // the network of the cluster that assigns the addresses; "": the driver does
 	Choice  string       `json:",omitempty"` // the name of the subnet in that network
 }
@@ -192,6 +194,34 @@ func (d *Driver) dropPool(id string) error {
 	return errors.Join(
 		os.RemoveAll(filepath.Join(d.addressDir(), id)), os.RemoveAll(filepath.Join(d.addressDir(), ".fairlead", id)),
 		d.pools.remove(id))
+}
+
+// keepAux notes the auxiliary addresses of a network in its pools.
+func (d *Driver) keepAux(pools []poolData) error {
+	d.poolLock.Lock()
+	defer d.poolLock.Unlock()
+	for _, data := range pools {
+		var aux []netip.Addr
+		for name, text := range data.AuxAddresses {
+			a, err := netip.ParsePrefix(text)
+			if err != nil {
+				return fmt.Errorf("auxiliary address %s=%q of pool %s: want an address with its prefix length, like 10.1.0.2/16", name, text, data.Pool)
+			}
+			aux = append(aux, a.Addr())
+		}
+		slices.SortFunc(aux, netip.Addr.Compare)
+		for _, id := range d.pools.ids() {
+			p, err := d.pools.read(id)
+			if err != nil || p.Network != "" || p.Subnet.String() != data.Pool || slices.Equal(p.Aux, aux) {
+				continue
+			}
+			p.Aux = aux
+			if err := d.pools.write(id, p); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (d *Driver) poolOf(id string) (*pool, error) {

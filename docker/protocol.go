@@ -5,8 +5,9 @@ import "encoding/json"
 // The messages of libnetwork's remote drivers: github.com/moby/libnetwork, drivers/remote/api and ipams/remote/api.
 
 type poolData struct {
-	Pool    string
-	Gateway string
+	Pool         string
+	Gateway      string
+	AuxAddresses map[string]string // by the user's name, with the pool's prefix length
 }
 
 type networkRequest struct {

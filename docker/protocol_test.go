@@ -153,6 +153,34 @@ func TestAddressesRunOut(t *testing.T) {
 	}
 }
 
+// TestAuxiliaryAddresses checks that auxiliary addresses are not assigned, also after a reboot, when they are not allocated any
+// more and dockerd does not request them again.
+func TestAuxiliaryAddresses(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	id := h.call("IpamDriver.RequestPool", `{"Pool":"10.30.0.0/24","SubPool":"10.30.0.248/29"}`)["PoolID"].(string)
+	request := func(address string) string { return `{"PoolID":"` + id + `","Address":"` + address + `"}` }
+	create := func(addresses string) string {
+		return `{"NetworkID":"n1","IPv4Data":[{"Pool":"10.30.0.0/24","AuxAddresses":{` + addresses + `}}]}`
+	}
+	h.call("IpamDriver.RequestAddress", request("10.30.0.250"))
+	h.fails("NetworkDriver.CreateNetwork", create(`"a":"x"`), `auxiliary address a="x" of pool 10.30.0.0/24`)
+	h.call("NetworkDriver.CreateNetwork", create(`"a":"10.30.0.250/24","first":"10.30.0.248/24","next":"10.30.0.251/24","last":"10.30.0.254/24","outside":"10.30.0.9/24"`))
+	h.call("IpamDriver.ReleaseAddress", request("10.30.0.250")) // a reboot frees it, too
+	h.start()
+	got := map[any]bool{}
+	for range 3 {
+		got[h.call("IpamDriver.RequestAddress", request(""))["Address"]] = true
+	}
+	if !got["10.30.0.249/24"] || !got["10.30.0.252/24"] || !got["10.30.0.253/24"] {
+		t.Errorf("got %v", got)
+	}
+	h.fails("IpamDriver.RequestAddress", request(""), "no IP addresses available")
+	for _, a := range []string{"10.30.0.250", "10.30.0.254", "10.30.0.9"} {
+		h.fails("IpamDriver.RequestAddress", request(a), a)
+	}
+}
+
 // TestSubnetsWithoutARequest checks that each network gets a subnet of its own, also after the driver started again.
 func TestSubnetsWithoutARequest(t *testing.T) {
 	t.Parallel()
