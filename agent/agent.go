@@ -61,6 +61,7 @@ type Agent struct {
 	manager         *address.Manager
 	pods            *podnetworks.Manager // nil: pods have one network
 	policy          *enforce.Enforcer    // nil: no network policy
+	rules           *ruleKeeper
 	status          *status
 	speaker         *bgp.Node
 	saving          sync.WaitGroup // until the last state of the store is on disk
@@ -132,7 +133,7 @@ func newAgent(o Options, k reconciler) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Agent{o: o, log: o.Log, id: id, reconciler: k, lastReady: nothingLogged, kicks: make(chan struct{}, 1), whereabouts: make(chan struct{}), status: newStatus(o.Config.Node), speaker: &bgp.Node{Log: o.Log.With("part", "bgp")}}
+	a := &Agent{o: o, log: o.Log, id: id, reconciler: k, lastReady: nothingLogged, kicks: make(chan struct{}, 1), whereabouts: make(chan struct{}), status: newStatus(o.Config.Node), rules: newRuleKeeper(attach.Open(o.Run), o.Log), speaker: &bgp.Node{Log: o.Log.With("part", "bgp")}}
 	local.RemoveUnfinished(local.Open(o.Lib, o.Run).Root()) // plugins write only the cool-down there, and may lose it
 	a.storeCache = newStoreCache(filepath.Join(o.Lib, "fairlead", "snapshot"), a.kick, o.Log)
 	a.session = session.New(o.Store, session.Identity{Node: o.Config.Node, Machine: id, Instance: instance}, o.Log)
@@ -186,6 +187,7 @@ func (a *Agent) start(ctx context.Context, stop context.CancelCauseFunc) error {
 	a.kick() // reconcile from the cache on disk, before the store answers
 	go a.session.Run(ctx)
 	go a.publish.run(ctx)
+	go a.rules.run(ctx)
 	go func() { _ = a.manager.Run(ctx) }()
 	if a.pods != nil {
 		go a.pods.Run(ctx)
@@ -237,6 +239,7 @@ func (a *Agent) loop(ctx context.Context) {
 		case <-a.speaker.Changed():
 			p.kick()
 		case h := <-a.reconciler.events():
+			a.rules.notice(h)
 			if a.reconciler.needsResync(h) {
 				p.kick()
 			}

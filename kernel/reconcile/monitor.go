@@ -123,6 +123,11 @@ func (ev Event) ChangesTable(name string, own uint32) bool {
 	return ev.missed || ev.port != own && ev.ofTable(name)
 }
 
+// RemovesTable reports whether an event says that an nftables table is gone. It is true also if events are missing.
+func (ev Event) RemovesTable(name string) bool {
+	return ev.missed || ev.typ&0xff == unix.NFT_MSG_DELTABLE && ev.ofTable(name)
+}
+
 // Link returns the link that an event is about, and whether the link is gone. ok is false for other events.
 func (ev Event) Link() (l *kernel.LinkInfo, gone, ok bool) {
 	if ev.nft || ev.missed || ev.typ != unix.RTM_NEWLINK && ev.typ != unix.RTM_DELLINK || len(ev.body) < unix.SizeofIfInfomsg || ev.body[0] != unix.AF_UNSPEC {

@@ -143,6 +143,12 @@ func kubeHostPorts(t *testing.T, c *cluster) string {
 		}
 	}
 	wantAnswer(t, c.fromOutside, "tcp", at(n.ip, 30081), "port", "") // the service of the same pod
+	if c.network != staticRoutes {
+		if out, err := n.run("nft", "delete", "table", "inet", "fairlead"); err != nil {
+			t.Fatal(err, out)
+		}
+		wantAnswer(t, c.fromOutside, "tcp", at(n.ip, 18080), "port", outsideV4) // the agent restores the rules
+	}
 	c.checkHealthy(t)
 	return ""
 }
