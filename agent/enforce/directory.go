@@ -27,12 +27,13 @@ import (
 const policyFiles = "policy files"
 
 // directoryEvery is the interval between looks at the directory.
-const directoryEvery = time.Second
+const directoryEvery = time.Second / 2
 
 // directory follows the policies in the files of a directory. Their endpoints are the containers of this host. If a file
 // is invalid, all that was in force stays in force.
 type directory struct {
 	e      *Enforcer
+	seen   string        // the stamp at the last look
 	stamp  string        // of the files that the compiler has
 	failed string        // why they cannot be read
 	have   *policy.World // what the compiler has
@@ -52,11 +53,16 @@ func (d *directory) run(ctx context.Context) {
 	}
 }
 
-// look reads the files if they have changed. After an error it reads them again at the next look: a host may lack memory
-// or file descriptors for a moment.
+// look reads the files if they have changed since it read them, and not since the last look: a file that somebody is writing
+// lacks policies. It reads the first ones at once. After an error it reads them again at the next look: a host may lack
+// memory or file descriptors for a moment.
 func (d *directory) look() {
 	files, stamp, err := policyFilesIn(d.e.o.Directory)
 	if err == nil && stamp == d.stamp && d.failed == "" {
+		return
+	}
+	changing := d.seen != "" && d.seen != stamp
+	if d.seen = stamp; err == nil && changing {
 		return
 	}
 	var w *policy.World

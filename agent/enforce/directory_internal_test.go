@@ -39,10 +39,16 @@ func (x *followed) write(name string) {
 	must(x.t, os.WriteFile(filepath.Join(x.d.e.o.Directory, "p.yaml"), []byte(strings.Replace(filePolicy, "NAME", name, 1)), 0o600))
 }
 
+// look looks until a change is read.
+func (x *followed) look() {
+	x.d.look()
+	x.d.look()
+}
+
 // want checks the names of the policies that the compiler has, and the number of messages.
 func (x *followed) want(messages int, name string) {
 	x.t.Helper()
-	x.d.look()
+	x.look()
 	got := ""
 	for _, p := range x.d.have.Policies {
 		got += p.Name
@@ -76,6 +82,26 @@ func TestDirectoryReadAgain(t *testing.T) {
 	x.want(2, "one")
 }
 
+// TestHalfWrittenFile checks that a file which somebody is writing changes no policy until it is complete.
+func TestHalfWrittenFile(t *testing.T) {
+	t.Parallel()
+	x := follow(t)
+	x.write("one")
+	x.d.look() // the first files are read at once
+	file, err := os.Create(filepath.Join(x.d.e.o.Directory, "p.yaml"))
+	must(t, err)
+	t.Cleanup(func() { must(t, file.Close()) })
+	for i, text := range []string{strings.Replace(filePolicy, "NAME", "two", 1), "---\n", strings.Replace(filePolicy, "NAME", "three", 1)} {
+		_, err := file.WriteString(text)
+		must(t, err)
+		x.d.look()
+		if got := len(x.d.have.Policies); got != 1 || x.d.have.Policies[0].Name != "one" {
+			t.Errorf("after part %d of the file: %d policies, want the policy one", i, got)
+		}
+	}
+	x.want(0, "twothree")
+}
+
 // TestUnreadablePolicies checks that the agent reports a policy file that it cannot read, until it can.
 func TestUnreadablePolicies(t *testing.T) {
 	t.Parallel()
@@ -85,7 +111,7 @@ func TestUnreadablePolicies(t *testing.T) {
 	good := strings.Replace(filePolicy, "NAME", "q", 1)
 	for _, text := range []string{good, "kind: [", good, "", good} { // a full disk leaves an empty file
 		must(t, os.WriteFile(path, []byte(text), 0o600))
-		x.d.look()
+		x.look()
 		unreadable(t, x.d.e, "q.yaml", text != good)
 	}
 	for text, want := range map[string]string{
@@ -96,7 +122,7 @@ func TestUnreadablePolicies(t *testing.T) {
 		"kind: clusternetworkpolicy": "want ClusterNetworkPolicy",
 	} {
 		must(t, os.WriteFile(path, []byte(text), 0o600))
-		x.d.look()
+		x.look()
 		if problem := x.d.e.Problem(); strings.Contains(problem, "cannot read all policies") != (want != "") || !strings.Contains(problem, want) {
 			t.Errorf("%s: %q, want %q", text, problem, want)
 		}
