@@ -504,6 +504,38 @@ func TestFreeKeepsOthersReservation(t *testing.T) {
 	}
 }
 
+// TestCreateAfterDEL verifies that an ADD whose reservation a DEL deleted neither succeeds nor takes the reservation of the
+// next ADD.
+func TestCreateAfterDEL(t *testing.T) {
+	t.Parallel()
+	d := attach.Open(t.TempDir())
+	reserve := func() *attach.Reservation {
+		t.Helper()
+		r, err := d.Reserve(owner)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	first := reserve()
+	if err := d.Remove(owner); err != nil {
+		t.Fatal(err)
+	}
+	second := reserve()
+	if err := d.Create(record(d, owner), first); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the first ADD: %v, want os.ErrNotExist", err)
+	}
+	if !d.Reserved(owner) {
+		t.Error("the second ADD has lost its reservation")
+	}
+	if err := d.Create(record(d, owner), second); err != nil {
+		t.Errorf("the second ADD: %v", err)
+	}
+	if d.Reserved(owner) {
+		t.Error("the reservation has not become the record")
+	}
+}
+
 // TakeForGC works only while a listed attachment is unchanged and nobody else works on it; an ADD waits.
 func TestSeizeOnlyUnchanged(t *testing.T) {
 	t.Parallel()

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/fairlead/fairlead/cni/rawjson"
 	"github.com/fairlead/fairlead/internal/bootid"
 	"github.com/fairlead/fairlead/internal/filelock"
@@ -134,14 +136,18 @@ func (d *Dir) parse(raw []byte, adding bool) *Record {
 }
 
 // Create stores a new record atomically in its reservation, locked until Unlock. If another ADD of the attachment was
-// first, the error is os.ErrExist; if a DEL deleted the reservation, it is os.ErrNotExist.
+// first, the error is os.ErrExist; if a DEL deleted the reservation, it is os.ErrNotExist, also if the path is the
+// reservation of the next ADD by now.
 func (d *Dir) Create(r *Record, reservation *Reservation) error {
 	return d.store(r, reservation, func(tmp, path string) error {
-		err := os.Link(tmp, path)
-		if err == nil {
+		own := fmt.Sprintf("/proc/self/fd/%d", reservation.fd) // a deleted file gets no other name: ENOENT
+		if err := unix.Linkat(unix.AT_FDCWD, own, unix.AT_FDCWD, path, unix.AT_SYMLINK_FOLLOW); err != nil {
+			return &os.LinkError{Op: "link", Old: tmp, New: path, Err: err}
+		}
+		if reservation.IsCurrent() {
 			_ = syscall.Unlink(tmp)
 		}
-		return err
+		return nil
 	})
 }
 
@@ -182,6 +188,9 @@ func (d *Dir) overwrite(r *Record) bool {
 
 func (d *Dir) replace(r *Record, reservation *Reservation) error {
 	return d.store(r, reservation, func(tmp, path string) error { // os.Rename would first check whether path is a directory
+		if !reservation.IsCurrent() {
+			return &os.LinkError{Op: "rename", Old: tmp, New: path, Err: os.ErrNotExist}
+		}
 		if err := syscall.Rename(tmp, path); err != nil {
 			return &os.LinkError{Op: "rename", Old: tmp, New: path, Err: err}
 		}

@@ -92,6 +92,9 @@ func own(fd int, path string) bool {
 	return own.Size == 0 || syscall.Ftruncate(fd, 0) == nil
 }
 
+// IsCurrent reports whether the reservation is still at its path: a DEL deletes it, and the next ADD has one of its own.
+func (r *Reservation) IsCurrent() bool { return !r.used && same(r.fd, r.path) }
+
 // Free releases the reservation if no record was written.
 func (r *Reservation) Free() {
 	if r == nil || r.used {
