@@ -95,6 +95,9 @@ func own(fd int, path string) bool {
 // IsCurrent reports whether the reservation is still at its path: a DEL deletes it, and the next ADD has one of its own.
 func (r *Reservation) IsCurrent() bool { return !r.used && same(r.fd, r.path) }
 
+// Holds reports whether the record that this process wrote or took, and keeps locked, is still in its file.
+func (d *Dir) Holds(r *Record) bool { return r.held && same(r.fd, d.file(r.Owner())) }
+
 // Free releases the reservation if no record was written.
 func (r *Reservation) Free() {
 	if r == nil || r.used {

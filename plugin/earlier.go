@@ -66,7 +66,7 @@ func (j *job) tryRemoveEarlier(ctx context.Context) (inProgress bool, err error)
 		rec.Parts = slices.Delete(rec.Parts, i, i+1) // an ADD for another interface repeats this one
 		b.base, b.dirty = b.base-1, true
 		j.reservation.Free() // it is for a new record
-		j.reservation = nil
+		j.reservation, j.reservedFor = nil, kernel.Owner{}
 		return false, nil
 	case !j.Chained && (len(j.jobs) > 0 || rec.HasNetns() && attached(rec)):
 		return false, cni.Errorf(cni.CodeInvalidNetworkConfig, "container %s is already attached to network %s as %s, with %s: run DEL first",

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
@@ -31,7 +32,7 @@ type session struct {
 	failed int // list position of the plugin that failed, or -1
 
 	reservation *attach.Reservation       // of an attachment that has no record yet
-	reservedFor kernel.Owner              // the owner of the reservation
+	reservedFor kernel.Owner              // the owner of the reservation, also once it has become the record; zero: none
 	rec         *openRecord               // the attachment's record
 	earlier     []kernel.Owner            // attachments of the list that were finished before rec's, on other interfaces
 	jobs        []*job                    // ADDs that are in the record or will be
@@ -220,7 +221,7 @@ func (s *session) commit() error {
 		j.end()
 	}
 	s.reservation.Free()
-	s.rec, s.jobs, s.reservation, s.earlier = nil, nil, nil, nil
+	s.rec, s.jobs, s.reservation, s.earlier, s.reservedFor = nil, nil, nil, nil, kernel.Owner{}
 	return nil
 }
 
@@ -234,11 +235,41 @@ func (s *session) recordStored() error {
 	return s.write()
 }
 
+// undoTime limits the reverting, for example of the address of a plugin that waits for a server.
+const undoTime = 30 * time.Second
+
+// isSuperseded reports whether a DEL took the attachment from this session, and another ADD has it. If nobody has it, this
+// session reserves it again, so that no ADD begins while it reverts its own.
+func (s *session) isSuperseded() bool {
+	stored := s.rec != nil && s.rec.stored
+	switch {
+	case s.reservedFor == (kernel.Owner{}): // it adds to the record of earlier plugins
+		return false
+	case stored && s.dir.Holds(s.rec.rec), !stored && s.reservation != nil && s.reservation.IsCurrent():
+		return false
+	}
+	place, err := s.dir.Reserve(s.reservedFor)
+	if err != nil {
+		return errors.Is(err, os.ErrExist)
+	}
+	if _, err := s.dir.Read(s.reservedFor); err == nil {
+		place.Free()
+		return true
+	}
+	s.reservation.Free()
+	s.reservation = place
+	return false
+}
+
 // undo reverts everything that is not committed: addresses, kernel objects, claims and parts of the record.
 func (s *session) undo(ctx context.Context) error {
-	ctx = context.WithoutCancel(ctx)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	defer cancel()
 	s.unlock() // the claims are freed under the same locks
 	s.pending = nil
+	if s.isSuperseded() { // names, addresses and ports are the next ADD's
+		return s.undoFinished()
+	}
 	var errs []error
 	release := func(overLinks bool) {
 		for _, j := range slices.Backward(s.jobs) {

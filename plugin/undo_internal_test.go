@@ -4,10 +4,69 @@ import (
 	"context"
 	"testing"
 
+	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 	"github.com/fairlead/fairlead/skel"
 )
+
+// TestUndoAfterDEL undoes an ADD that a DEL has ended. If another ADD has the attachment by now, its record, address and
+// reservation stay. If nobody has it, the undo releases the address, and no ADD begins meanwhile.
+func TestUndoAfterDEL(t *testing.T) {
+	t.Parallel()
+	owner := kernel.Owner{Network: "n", ContainerID: "c", IfName: "eth0"}
+	for _, stored := range []bool{false, true} {
+		for _, next := range []string{"", "reserved", "recorded"} {
+			root := t.TempDir()
+			s := newSession(t.Context(), root)
+			released := 0
+			release := func(context.Context, *skel.CmdArgs) error {
+				released++
+				if !s.dir.Reserved(owner) {
+					t.Errorf("stored %v, next %q: another ADD may begin", stored, next)
+				}
+				return nil
+			}
+			s.jobs = []*job{{session: s, ipam: ipam{name: "x", added: true, local: &IPAM{Plugin: skel.Plugin{Funcs: skel.CNIFuncs{Del: release}}}}}}
+			must(t, s.reserveAttachment(owner))
+			record := func() *attach.Record {
+				return s.dir.New(owner.Network, owner.ContainerID, owner.IfName, "/proc/self/ns/net")
+			}
+			if stored {
+				s.rec = &openRecord{rec: record(), fresh: true, dirty: true}
+				must(t, s.dir.Create(s.rec.rec, s.reservation))
+				s.rec.stored = true
+			}
+			must(t, s.dir.Remove(owner)) // the DEL
+			other := attach.Open(root)
+			if next != "" {
+				place, err := other.Reserve(owner)
+				must(t, err)
+				defer place.Free()
+				if next == "recorded" {
+					r := record()
+					must(t, other.Create(r, place))
+					r.Unlock()
+				}
+			}
+			must(t, s.undo(t.Context()))
+			s.close()
+			if want := map[bool]int{true: 1}[next == ""]; released != want {
+				t.Errorf("stored %v, next %q: the address was released %d times, want %d", stored, next, released, want)
+			}
+			if _, err := other.Read(owner); (err == nil) != (next == "recorded") || other.Reserved(owner) != (next == "reserved") {
+				t.Errorf("stored %v, next %q: the record: %v; reserved %v", stored, next, err, other.Reserved(owner))
+			}
+		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 // TestFailedUndoKeepsAddresses undoes an ADD whose device cannot return to the host, because another link has its name by
 // now. The device is still in the container with its address, so nobody else may get the address.
