@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"log/slog"
 	"time"
 
@@ -23,7 +22,7 @@ type ruleKeeper struct {
 
 const (
 	ruleRetry = time.Second // pause before another attempt
-	ruleTries = 30          // attempts after a loss; an ADD may take two minutes, and fails if its rules are gone
+	ruleTries = 300         // attempts after a loss: longer than an ADD takes, which may wait minutes for a DHCP server
 )
 
 func newRuleKeeper(dir *attach.Dir, log *slog.Logger) *ruleKeeper {
@@ -85,12 +84,12 @@ func (k *ruleKeeper) restore(list []*attach.Record, last bool) (failed []*attach
 		if restored > 0 {
 			attachments, rules = attachments+1, rules+restored
 		}
-		if err == nil || errors.Is(err, fs.ErrNotExist) { // a DEL was first
+		if err == nil {
 			continue
 		}
 		failed = append(failed, rec)
 		if e, ok := errors.AsType[*cni.Error](err); last && !(ok && e.Code == cni.CodeTryAgainLater) {
-			k.log.Error("cannot restore the rules of an attachment, which other software removed",
+			k.log.Error("cannot restore rules that other software removed",
 				"network", rec.Network, "container", rec.ContainerID, "interface", rec.IfName, "error", err)
 		}
 	}

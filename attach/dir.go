@@ -310,6 +310,16 @@ func (d *Dir) Alive(tag string) bool {
 	return r.HasNetns()
 }
 
+// IsNewer reports whether the attachment with an owner tag began after another one. An attachment whose record cannot be
+// read may be newer.
+func (d *Dir) IsNewer(tag string, than *Record) bool {
+	r, err := d.byTag(tag)
+	if err != nil {
+		return !errors.Is(err, os.ErrNotExist)
+	}
+	return r.Since >= than.Since
+}
+
 // HasTag reports whether the attachment with an owner tag has a record, or may have one that cannot be read.
 func (d *Dir) HasTag(tag string) bool {
 	_, err := d.byTag(tag)

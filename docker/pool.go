@@ -209,6 +209,9 @@ func (d *Driver) keepAux(pools []poolData) error {
 			}
 			aux = append(aux, a.Addr())
 		}
+		if len(aux) == 0 {
+			continue
+		}
 		slices.SortFunc(aux, netip.Addr.Compare)
 		for _, id := range d.pools.ids() {
 			p, err := d.pools.read(id)

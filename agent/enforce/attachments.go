@@ -79,8 +79,6 @@ func (e *Enforcer) readAttachment(k podstate.Key) (in *Enforcer, err error) {
 	}
 	if known {
 		in = e.ofNetwork(a.Isolated)
-		e.claimed[k] = a
-		delete(e.ending, k)
 	}
 	e.noteDirect(a, k, known)
 	if !known {
@@ -93,6 +91,10 @@ func (e *Enforcer) readAttachment(k podstate.Key) (in *Enforcer, err error) {
 		}
 		if c == e.compiler && e.o.Config == nil { // the first one
 			changes = e.containers.set(claimID(k), a, e.o.Node)
+		}
+		if known {
+			e.claimed[k] = a
+			delete(e.ending, k)
 		}
 		if known && a.Isolated == c.Network() {
 			of := asEndpoint(a, e.o.Node)
@@ -113,8 +115,8 @@ func (e *Enforcer) readAttachment(k podstate.Key) (in *Enforcer, err error) {
 	return in, nil
 }
 
-// isEnding reports whether an attachment without a file has its record still, and so may have its interface: DEL removes
-// the file first. Until the record is gone, its claim stays. The caller holds reading.
+// isEnding reports whether a DEL of an attachment has removed its file and not yet its record: the interface may exist. Its
+// claim stays until the record is gone. The caller holds reading.
 func (e *Enforcer) isEnding(k podstate.Key) bool {
 	if a := e.claimed[k]; a != nil && e.o.Records != nil {
 		r, err := e.o.Records.Read(kernel.Owner{Network: a.Network, ContainerID: k.ContainerID, IfName: k.IfName})
@@ -194,7 +196,8 @@ func (all containers) addAttachments(e *policy.Endpoint) (exists bool) {
 		return false
 	}
 	e.UID, e.Labels = newest.UID, map[string]string{}
-	for _, a := range list { // in the order of interfaces, as on other hosts
+	e.Created = time.Unix(0, 0).Add(newest.Uptime) // as on other hosts
+	for _, a := range list {                       // in the order of interfaces, as on other hosts
 		if a.ContainerID == newest.ContainerID {
 			maps.Copy(e.Labels, a.Labels)
 		}

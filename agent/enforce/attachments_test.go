@@ -309,6 +309,7 @@ func TestPolicyDuringDEL(t *testing.T) {
 	record()
 	h.must("ADD", "web", "u1", "10.0.0.1")
 	h.must("DEL", "web", "u1", "10.0.0.1")
+	h.must("ADD", "db", "u2", "10.0.0.2") // it returns when the kernel has all changes
 	h.is("10.0.0.1", "ingress")
 	if err := h.records.Remove(owner); err != nil {
 		t.Fatal(err)

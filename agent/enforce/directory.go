@@ -29,6 +29,9 @@ const policyFiles = "policy files"
 // directoryEvery is the interval between looks at the directory.
 const directoryEvery = time.Second / 2
 
+// unreadableFiles is the stamp of files that cannot be read.
+const unreadableFiles = "unreadable"
+
 // directory follows the policies in the files of a directory. Their endpoints are the containers of this host. If a file
 // is invalid, all that was in force stays in force.
 type directory struct {
@@ -53,13 +56,16 @@ func (d *directory) run(ctx context.Context) {
 	}
 }
 
-// look reads the files if they have changed since it read them, and not since the last look: a file that somebody is writing
-// lacks policies. It reads the first ones at once. After an error it reads them again at the next look: a host may lack
-// memory or file descriptors for a moment.
+// look reads the files after a change, once two looks see the same files: a file that somebody is writing lacks policies.
+// At the start of the agent, one look is enough. After an error it reads them again at the next look: a host may lack memory
+// or file descriptors for a moment.
 func (d *directory) look() {
 	files, stamp, err := policyFilesIn(d.e.o.Directory)
 	if err == nil && stamp == d.stamp && d.failed == "" {
 		return
+	}
+	if err != nil {
+		stamp = unreadableFiles
 	}
 	changing := d.seen != "" && d.seen != stamp
 	if d.seen = stamp; err == nil && changing {

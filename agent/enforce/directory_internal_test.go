@@ -91,6 +91,7 @@ func TestHalfWrittenFile(t *testing.T) {
 	file, err := os.Create(filepath.Join(x.d.e.o.Directory, "p.yaml"))
 	must(t, err)
 	t.Cleanup(func() { must(t, file.Close()) })
+	x.d.look() // an empty file is an error
 	for i, text := range []string{strings.Replace(filePolicy, "NAME", "two", 1), "---\n", strings.Replace(filePolicy, "NAME", "three", 1)} {
 		_, err := file.WriteString(text)
 		must(t, err)
@@ -99,7 +100,7 @@ func TestHalfWrittenFile(t *testing.T) {
 			t.Errorf("after part %d of the file: %d policies, want the policy one", i, got)
 		}
 	}
-	x.want(0, "twothree")
+	x.want(1, "twothree")
 }
 
 // TestUnreadablePolicies checks that the agent reports a policy file that it cannot read, until it can.

@@ -51,7 +51,7 @@ type Enforcer struct {
 	containers containers                          // of this host, without Kubernetes; for the holder of reading
 	disturbed  atomic.Bool                         // somebody else may have changed the kernel's table
 	host       *policy.Node                        // this host, without Kubernetes; only for readHost
-	claimed    map[podstate.Key]*podstate.Endpoint // by the claims; for the holder of reading
+	claimed    map[podstate.Key]*podstate.Endpoint // that have claims; for the holder of reading
 	ending     map[podstate.Key]bool               // see isEnding; for the holder of reading
 
 	needed chan struct{} // closed when there is a policy: the rest of the world matters from then on

@@ -103,7 +103,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 // gauges describe what an Enforcer computes on request, in the order of the values in Collect.
 func gauges() []*prometheus.Desc {
 	return []*prometheus.Desc{
-		desc("in_force", "1 if the kernel has had the rules of all policies once, the last change reached it, and the agent can read all policies."),
+		desc("in_force", "1 if the kernel has had the rules of all policies once, the last change reached it, and the agent can read and follow all policies."),
 		desc("endpoints", "Pods of this node that a policy is about, or whose namespace is not known yet."),
 		desc("last_change_timestamp_seconds", "Time of the last change that reached the kernel, or 0."),
 		desc("not_enforced_interfaces", "Interfaces of pods of this node that policy does not apply to, because the host does not forward their packets."),

@@ -29,8 +29,8 @@ func (e *Enforcer) setUnread(why string) {
 	e.unread = shortened(why)
 }
 
-// noteRefusals makes a follower note that the API refuses its requests: what is in force gets old then. An API that does not
-// answer is another matter, because nobody can change a policy there.
+// noteRefusals makes a follower note that the API refuses its requests, so that the node does not learn of changes. It does
+// not note an API that does not answer: nobody can change a policy there.
 func (f *follower) noteRefusals(lw *cache.ListWatch) {
 	list, start := lw.ListWithContextFunc, lw.WatchFuncWithContext
 	lw.ListWithContextFunc = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -47,7 +47,7 @@ func (f *follower) noteRefusals(lw *cache.ListWatch) {
 	}
 }
 
-// setRefused notes the API's answer to a request. A watch that works needs no list.
+// setRefused notes the API's answer to a request. While a watch works, the follower does not list.
 func (e *Enforcer) setRefused(resource, verb string, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -58,8 +58,8 @@ func (e *Enforcer) setRefused(resource, verb string, err error) {
 	}
 }
 
-// isRefusal reports whether the API answered that it will not do what was asked, however often it is asked. An expired
-// version is asked for once.
+// isRefusal reports whether the API answered a request with an error that another request is likely to get, too. After an
+// expired version, the follower asks for another one.
 func isRefusal(err error) bool {
 	var answer apierrors.APIStatus
 	if !errors.As(err, &answer) {
