@@ -100,8 +100,8 @@ func (e *Engine) rollback(start int) error {
 	e.ctx = context.WithoutCancel(e.ctx)
 	made := slices.Clone(e.created[start:])
 	e.created = e.created[:start]
-	err := e.Remove(made)
-	if err != nil {
+	if err := e.Remove(made); err != nil {
+		e.created = append(e.created, made...) // some may exist: a later Undo tries again
 		return fmt.Errorf("undo: %w", err)
 	}
 	return nil

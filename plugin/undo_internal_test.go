@@ -2,6 +2,8 @@ package plugin
 
 import (
 	"context"
+	"net/netip"
+	"path/filepath"
 	"testing"
 
 	"github.com/fairlead/fairlead/attach"
@@ -9,6 +11,31 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 	"github.com/fairlead/fairlead/skel"
 )
+
+// TestFailedRollbackKeepsAddresses checks that the address of a failed ADD is not released while a rule with it may exist: the
+// kernel part could not remove it.
+func TestFailedRollbackKeepsAddresses(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	s := newSession(t.Context(), t.TempDir())
+	defer s.close()
+	must(t, s.begin(kerneltest.Netns(t), true))
+	released := 0
+	release := func(context.Context, *skel.CmdArgs) error { released++; return nil }
+	j := &job{session: s, ipam: ipam{name: "x", added: true, local: &IPAM{Plugin: skel.Plugin{Funcs: skel.CNIFuncs{Del: release}}}}}
+	s.jobs = []*job{j}
+	rule := filepath.Join(t.TempDir(), "rule")
+	s.declare(j, kernel.Objects{
+		&kernel.Command{Probe: []string{"ls", rule}, Do: []string{"touch", rule}, Undo: []string{"false"}},
+		&kernel.Addr{In: kernel.Host, Link: "missing", Prefix: netip.MustParsePrefix("10.0.0.1/24")},
+	})
+	if err := s.flush(); err == nil {
+		t.Fatal("an address on a link that does not exist")
+	}
+	if err := s.undo(t.Context()); err == nil || released > 0 {
+		t.Errorf("undo: %v; the address was released %d times", err, released)
+	}
+}
 
 // TestUndoAfterDEL undoes an ADD that a DEL has ended. If another ADD has the attachment by now, its record, address and
 // reservation stay. If nobody has it, the undo releases the address, and no ADD begins meanwhile.
