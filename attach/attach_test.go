@@ -536,6 +536,52 @@ func TestCreateAfterDEL(t *testing.T) {
 	}
 }
 
+// TestAddDuringGC verifies that a GC leaves an attachment alone that was added again after the GC took an interrupted ADD.
+func TestAddDuringGC(t *testing.T) {
+	t.Parallel()
+	d := attach.Open(t.TempDir())
+	add := func() *attach.Record {
+		t.Helper()
+		reservation, err := d.Reserve(owner)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := record(d, owner)
+		r.Parts = []attach.Part{{Plugin: "bridge"}, {Plugin: "portmap"}}
+		if err := d.Create(r, reservation); err != nil {
+			t.Fatal(err)
+		}
+		r.Unlock() // interrupted
+		return r
+	}
+	for _, parts := range []int{0, 1} {
+		taken, reservation, err := d.TakeForGC(add())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !d.HoldsForGC(taken, reservation) {
+			t.Error("the GC does not hold what it took")
+		}
+		if err := d.Remove(owner); err != nil { // a DEL
+			t.Fatal(err)
+		}
+		added := add()
+		if d.HoldsForGC(taken, reservation) {
+			t.Error("the GC holds the next attachment")
+		}
+		taken.Parts = taken.Parts[:parts]
+		if err := d.ReplaceParts(taken, reservation); err != nil {
+			t.Error(err)
+		}
+		if !d.IsCurrent(added) {
+			t.Errorf("%d parts: the GC changed the record of the next attachment", parts)
+		}
+		if err := d.Remove(owner); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TakeForGC works only while a listed attachment is unchanged and nobody else works on it; an ADD waits.
 func TestSeizeOnlyUnchanged(t *testing.T) {
 	t.Parallel()

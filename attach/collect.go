@@ -62,17 +62,26 @@ func (d *Dir) takeForGC(path string) (*Record, error) {
 	return r, nil
 }
 
+// HoldsForGC reports whether a record and a reservation that TakeForGC returned are still the attachment's. A DEL of an
+// interrupted ADD does not wait: it deletes both, and the next ADD has others.
+func (d *Dir) HoldsForGC(r *Record, reservation *Reservation) bool {
+	return d.Holds(r) && reservation.IsCurrent()
+}
+
 // ReplaceParts stores the remaining parts of a record that TakeForGC returned, and releases it. If no part is left, it
-// deletes the record. A DEL of an interrupted ADD does not wait, and may have deleted the record already.
+// deletes the record. On a full disk it overwrites the record's file. It changes nothing if HoldsForGC is false.
 func (d *Dir) ReplaceParts(r *Record, reservation *Reservation) (err error) {
 	defer r.Unlock()
-	if len(r.Parts) > 0 {
+	defer reservation.Free()
+	switch {
+	case !d.HoldsForGC(r, reservation):
+		return nil
+	case len(r.Parts) > 0:
 		err = d.replace(r, reservation)
-	} else {
+	default:
 		err = os.Remove(d.file(r.Owner()))
-		reservation.Free()
 	}
-	if errors.Is(err, os.ErrNotExist) {
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOSPC) && d.overwrite(r) {
 		return nil
 	}
 	return err

@@ -130,6 +130,9 @@ func (j *job) gcBatch(ctx context.Context, list []*attach.Record) error {
 }
 
 func (j *job) gcOne(ctx context.Context, s *session) error {
+	if !s.dir.HoldsForGC(s.past, s.reservation) {
+		return nil // a DEL was first, and another ADD may have the attachment
+	}
 	if err := s.begin(s.past.Netns, false); err != nil {
 		return err
 	}
