@@ -92,6 +92,9 @@ func (r *Record) done() bool {
 	return true
 }
 
+// IsHeld reports whether this process has the record locked. Take does not lock the record of an interrupted ADD.
+func (r *Record) IsHeld() bool { return r.held }
+
 // Hold keeps an existing attachment unchanged until release: no DEL and no other plugin of its list changes it. If it
 // is being added or removed, the error is "try again later".
 func (d *Dir) Hold(o kernel.Owner) (r *Record, release func(), err error) {

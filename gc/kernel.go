@@ -21,10 +21,21 @@ func (c *collector) removeByRecord(ctx context.Context, g Attachment) error {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
+	if rec != nil && !rec.IsHeld() && !g.forced { // an interrupted ADD: no ADD of the attachment begins meanwhile
+		taken, place, err := c.dir.TakeForGC(rec)
+		if errors.Is(err, os.ErrNotExist) {
+			return errAddedAgain()
+		}
+		if err != nil {
+			return err
+		}
+		defer place.Free()
+		rec = taken
+	}
 	defer rec.Unlock()
 	if rec != nil && !g.forced {
 		if s := rec.State(); attach.Exists(s) {
-			return cni.Errorf(cni.CodeTryAgainLater, "it has been added again")
+			return errAddedAgain()
 		}
 	}
 	left := c.removeObjects(g, rec)
@@ -41,6 +52,10 @@ func (c *collector) removeByRecord(ctx context.Context, g Attachment) error {
 		errs = append(errs, c.dir.Remove(g.owner))
 	}
 	return errors.Join(errs...)
+}
+
+func errAddedAgain() error {
+	return cni.Errorf(cni.CodeTryAgainLater, "it has been added again")
 }
 
 func (c *collector) removeObjects(g Attachment, rec *attach.Record) error {

@@ -195,12 +195,17 @@ func (j *job) findObjects(ctx context.Context) error {
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			j.readErr = err
 		}
+		if j.forGC = false; IsCollecting(ctx) {
+			if err := j.takeInterrupted(); err != nil {
+				return err
+			}
+		}
 	}
 	if err := j.leaveReplacedNetns(); err != nil {
 		return err
 	}
 	if IsCollecting(ctx) && j.past != nil && isAlive(j.past) {
-		return cni.Errorf(cni.CodeTryAgainLater, "container %s was added to network %s as %s again after GC began", j.past.ContainerID, j.past.Network, j.past.IfName)
+		return errAddedAgain(j.past)
 	}
 	if j.past != nil {
 		if i := j.past.Last(j.Name); i >= 0 {
@@ -250,6 +255,25 @@ func (j *job) unrecordedCommands() (list kernel.Objects) {
 		list = append(list, c)
 	}
 	return list
+}
+
+// takeInterrupted takes the record of an interrupted ADD for a collector, so that no ADD of the attachment begins meanwhile.
+func (s *session) takeInterrupted() error {
+	if s.past == nil || s.past.IsHeld() {
+		return nil
+	}
+	rec, place, err := s.dir.TakeForGC(s.past)
+	if errors.Is(err, os.ErrNotExist) {
+		return errAddedAgain(s.past)
+	}
+	if err == nil {
+		s.past, s.reservation, s.reservedFor, s.forGC = rec, place, rec.Owner(), true
+	}
+	return err
+}
+
+func errAddedAgain(rec *attach.Record) error {
+	return cni.Errorf(cni.CodeTryAgainLater, "container %s was added to network %s as %s again after GC began", rec.ContainerID, rec.Network, rec.IfName)
 }
 
 // leaveReplacedNetns closes the namespace if it is not the recorded one. The path belongs to another container by now,

@@ -2,8 +2,11 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"net/netip"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/fairlead/fairlead/attach"
@@ -116,5 +119,53 @@ func TestFailedUndoKeepsAddresses(t *testing.T) {
 	kerneltest.Run(t, "ip", "link", "add", "dev0", "type", "veth", "peer", "name", "x0")
 	if err := s.undo(t.Context()); err == nil || released > 0 {
 		t.Errorf("undo: %v; the address was released %d times", err, released)
+	}
+}
+
+// TestAddDuringCollection checks that no ADD of an attachment begins while a collector removes what an interrupted ADD left,
+// and that the collector leaves an ADD alone that began before.
+func TestAddDuringCollection(t *testing.T) {
+	t.Parallel()
+	owner := kernel.Owner{Network: "n", ContainerID: "c", IfName: "eth0"}
+	ctx := Collecting(t.Context())
+	root := t.TempDir()
+	dir := attach.Open(root)
+	interrupted := func() {
+		t.Helper()
+		place, err := dir.Reserve(owner)
+		must(t, err)
+		r := dir.New(owner.Network, owner.ContainerID, owner.IfName, "")
+		r.Parts = []attach.Part{{Plugin: "bridge"}}
+		must(t, dir.Create(r, place))
+		r.Unlock()
+	}
+	begin := func() (*session, *job) {
+		t.Helper()
+		s := newSession(ctx, root)
+		must(t, s.begin("", false))
+		return s, &job{runner: &runner{Plugin: Plugin{Name: "bridge"}}, session: s, att: &Attachment{Owner: owner}}
+	}
+	interrupted()
+	s, j := begin()
+	must(t, j.findObjects(ctx))
+	if _, err := dir.Reserve(owner); !errors.Is(err, os.ErrExist) {
+		t.Errorf("an ADD during the collection: %v", err)
+	}
+	j.takePart()
+	s.removals = []*job{j}
+	must(t, s.removeNoted(ctx))
+	s.close()
+	if _, err := dir.Read(owner); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("after the collection: %v, want no record", err)
+	}
+
+	interrupted()
+	place, err := dir.Reserve(owner) // the ADD is about to undo the interrupted one
+	must(t, err)
+	defer place.Free()
+	s, j = begin()
+	defer s.close()
+	if err := j.findObjects(ctx); err == nil || !strings.Contains(err.Error(), "again after GC began") {
+		t.Errorf("a collection during an ADD: %v", err)
 	}
 }
