@@ -373,13 +373,40 @@ func TestClaims(t *testing.T) {
 		if err == nil {
 			unlock()
 		}
-		if err := errors.Join(d.Unclaim(owner, []attach.Port{tt.first}), d.Remove(owner)); err != nil {
+		if err := errors.Join(d.Unclaim(t.Context(), owner, []attach.Port{tt.first}), d.Remove(owner)); err != nil {
 			t.Fatal(err)
 		}
 		if unlock, err = d.Claim(t.Context(), other, []attach.Port{tt.second}); err != nil {
 			t.Errorf("after the first freed it: %v", err)
 		} else {
 			unlock()
+		}
+	}
+}
+
+// TestUnclaimWaitsForContext checks that the freeing of a host port ends with its context while an ADD has the port's file
+// locked, and that it creates no file.
+func TestUnclaimWaitsForContext(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	d := attach.Open(root)
+	ports := []attach.Port{{HostPort: 80, ContainerPort: 80, Protocol: "tcp"}}
+	if err := d.Unclaim(t.Context(), owner, ports); err != nil {
+		t.Error(err)
+	}
+	if files, _ := filepath.Glob(filepath.Join(root, "hostports", "*")); len(files) > 0 {
+		t.Errorf("created %v", files)
+	}
+	unlock, err := d.Claim(t.Context(), kernel.Owner{Network: "net", ContainerID: "c2", IfName: "eth0"}, ports)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	for _, err := range []error{d.Unclaim(ctx, owner, ports), d.DropClaims(ctx, func(string) bool { return true })} {
+		if e, ok := errors.AsType[*cni.Error](err); !ok || e.Code != cni.CodeTryAgainLater {
+			t.Errorf("while the file is locked: %v, want \"try again later\"", err)
 		}
 	}
 }

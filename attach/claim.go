@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/internal/filelock"
@@ -30,7 +31,7 @@ func (d *Dir) Claim(ctx context.Context, o kernel.Owner, ports []Port) (unlock f
 		}
 	}
 	for _, name := range claimFiles(ports) {
-		f, err := d.lockClaims(ctx, name)
+		f, err := d.lockClaims(ctx, name, os.O_CREATE)
 		if err != nil {
 			unlock()
 			return nil, err
@@ -38,11 +39,16 @@ func (d *Dir) Claim(ctx context.Context, o kernel.Owner, ports []Port) (unlock f
 		open = append(open, f)
 		if err := d.claimIn(f, name, o, ports); err != nil {
 			unlock()
-			return nil, errors.Join(err, d.Unclaim(o, ports))
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unclaimTime)
+			defer cancel()
+			return nil, errors.Join(err, d.Unclaim(ctx, o, ports))
 		}
 	}
 	return unlock, nil
 }
+
+// unclaimTime limits the freeing of the ports of an ADD that failed. The next ADD, and GC, drop what remains.
+const unclaimTime = 10 * time.Second
 
 // Sharing returns other attachments of the owner's container that claimed some of the same host ports.
 func (d *Dir) Sharing(o kernel.Owner, ports []Port) (out []kernel.Owner) {
@@ -60,31 +66,35 @@ func (d *Dir) Sharing(o kernel.Owner, ports []Port) (out []kernel.Owner) {
 	return out
 }
 
-// Unclaim frees an owner's host ports.
-func (d *Dir) Unclaim(o kernel.Owner, ports []Port) error {
+// Unclaim frees an owner's host ports. If the context ends while another ADD has the file of a port locked, the error is
+// "try again later" (11).
+func (d *Dir) Unclaim(ctx context.Context, o kernel.Owner, ports []Port) error {
 	var errs []error
 	for _, name := range claimFiles(ports) {
-		errs = append(errs, d.clearClaim(name, o.Owns))
+		errs = append(errs, d.clearClaim(ctx, name, o.Owns))
 	}
 	return errors.Join(errs...)
 }
 
 // DropClaims frees the host ports of owners for which dead returns true.
-func (d *Dir) DropClaims(dead func(tag string) bool) error {
+func (d *Dir) DropClaims(ctx context.Context, dead func(tag string) bool) error {
 	files, err := os.ReadDir(d.claimPath(""))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	errs := []error{err}
 	for _, e := range files {
-		errs = append(errs, d.clearClaim(e.Name(), dead))
+		errs = append(errs, d.clearClaim(ctx, e.Name(), dead))
 	}
 	return errors.Join(errs...)
 }
 
 // clearClaim removes dead claims from a file, and the file with its last claim.
-func (d *Dir) clearClaim(name string, dead func(tag string) bool) error {
-	f, err := d.lockClaims(context.Background(), name)
+func (d *Dir) clearClaim(ctx context.Context, name string, dead func(tag string) bool) error {
+	f, err := d.lockClaims(ctx, name, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -116,15 +126,17 @@ func (d *Dir) claimPath(name string) string {
 }
 
 // lockClaims opens and locks a file. If the file was deleted in between (its last claim ended), it opens it again,
-// because the lock of a deleted file protects nothing.
-func (d *Dir) lockClaims(ctx context.Context, name string) (*os.File, error) {
+// because the lock of a deleted file protects nothing. create is os.O_CREATE, or 0: then the error may be os.ErrNotExist.
+func (d *Dir) lockClaims(ctx context.Context, name string, create int) (*os.File, error) {
 	path := d.claimPath(name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("claim host port %s: %w", name, err)
+	if create != 0 {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return nil, fmt.Errorf("claim host port %s: %w", name, err)
+		}
 	}
 	var locked *os.File
 	err := filelock.Until(ctx, path, func() (bool, error) {
-		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+		f, err := os.OpenFile(path, os.O_RDWR|create|syscall.O_NOFOLLOW, 0o600)
 		if err != nil {
 			return false, err
 		}

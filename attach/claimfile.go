@@ -62,18 +62,27 @@ func (l claimList) markEnded(f *os.File, dead func(tag string) bool) error {
 	return nil
 }
 
-// add appends claims, over an incomplete line.
+// add appends claims, over an incomplete line. If it rewrites the file, it writes first, over the ended lines, and then cuts
+// the file off: at no moment does the file lack a claim.
 func (l claimList) add(f *os.File, more []claim) error {
 	if l.ended > maxEnded {
-		more, l.end = append(l.claims, more...), 0
-	}
-	var b strings.Builder
-	for _, c := range more {
-		b.WriteString(c.hostIP + " " + c.tag + "\n")
+		text := textOf(append(l.claims, more...))
+		if _, err := f.WriteAt(text, 0); err != nil {
+			return err
+		}
+		return f.Truncate(int64(len(text)))
 	}
 	if err := f.Truncate(l.end); err != nil {
 		return err
 	}
-	_, err := f.WriteAt([]byte(b.String()), l.end)
+	_, err := f.WriteAt(textOf(more), l.end)
 	return err
+}
+
+func textOf(list []claim) []byte {
+	var b strings.Builder
+	for _, c := range list {
+		b.WriteString(c.hostIP + " " + c.tag + "\n")
+	}
+	return []byte(b.String())
 }

@@ -117,7 +117,7 @@ func Collect(ctx context.Context, o Options) (*Report, error) {
 	c.releaseAddresses(ctx)
 	c.removeResults()
 	if !o.DryRun {
-		c.fail(c.dir.DropClaims(func(tag string) bool { return !c.inUse(tag) }))
+		c.fail(c.dir.DropClaims(ctx, func(tag string) bool { return !c.inUse(tag) }))
 	}
 	return &c.out, nil
 }

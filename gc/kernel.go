@@ -38,7 +38,7 @@ func (c *collector) removeByRecord(ctx context.Context, g Attachment) error {
 			return errAddedAgain()
 		}
 	}
-	left := c.removeObjects(g, rec)
+	left := inHost(rec, func() error { return c.removeObjects(ctx, g, rec) })
 	errs := []error{left}
 	for _, s := range c.addressDirs() {
 		if s.cluster || s.network == g.Network {
@@ -58,7 +58,24 @@ func errAddedAgain() error {
 	return cni.Errorf(cni.CodeTryAgainLater, "it has been added again")
 }
 
-func (c *collector) removeObjects(g Attachment, rec *attach.Record) error {
+// inHost runs a function in the network namespace that holds the host's side of an attachment. If that is gone, with what it
+// held, it runs the function in the current one.
+func inHost(rec *attach.Record, do func() error) error {
+	if rec == nil || rec.Host == "" {
+		return do()
+	}
+	ns, err := netns.Open(rec.Host)
+	if errors.Is(err, os.ErrNotExist) {
+		return do()
+	}
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	return ns.Do(do)
+}
+
+func (c *collector) removeObjects(ctx context.Context, g Attachment, rec *attach.Record) error {
 	var ns *netns.Handle
 	if g.alive != "" && rec != nil && rec.HasNetns() {
 		var err error
@@ -67,7 +84,7 @@ func (c *collector) removeObjects(g Attachment, rec *attach.Record) error {
 		}
 		defer ns.Close()
 	}
-	e, err := kernel.Open(ns, kernel.Options{})
+	e, err := kernel.Open(ns, kernel.Options{Context: ctx})
 	if err != nil {
 		return err
 	}
@@ -81,7 +98,7 @@ func (c *collector) removeObjects(g Attachment, rec *attach.Record) error {
 		sw.Close()
 		e.UseSwitch(nil) // only the objects name the database
 		for _, p := range rec.Parts {
-			errs = append(errs, c.dir.Unclaim(g.owner, p.Ports))
+			errs = append(errs, c.dir.Unclaim(ctx, g.owner, p.Ports))
 		}
 	}
 	return errors.Join(append(errs, e.RemoveTaggedLinks(g.owner.Owns), e.RemoveTagged(g.owner.Owns))...)

@@ -100,7 +100,7 @@ func (s *session) removeNoted(ctx context.Context) error {
 	s.readErr = nil
 	var names []string
 	for _, j := range jobs {
-		errs = append(errs, s.noteFailed(j, j.release()))
+		errs = append(errs, s.noteFailed(j, j.release(ctx)))
 		names = append(names, j.Name)
 		j.end()
 	}

@@ -174,12 +174,12 @@ func addresses(rec *attach.Record) string {
 }
 
 // release frees the claims in the record or in this call's configuration.
-func (j *job) release() error {
+func (j *job) release(ctx context.Context) error {
 	c, ok := j.conf.(Claimer)
 	if !ok {
 		return nil
 	}
-	return j.dir.Unclaim(j.att.Owner, append(c.Claims(), j.ports...))
+	return j.dir.Unclaim(ctx, j.att.Owner, append(c.Claims(), j.ports...))
 }
 
 // forget drops the newest part of each plugin, and the record with its last part.

@@ -51,5 +51,5 @@ func (p Plugin) GCInSteps(ctx context.Context, args *skel.CmdArgs, env Env) (ste
 		return steps, nil, err
 	}
 	j.start = start
-	return GCSteps{j.keepInProgress, func() error { return j.gcRecords(ctx) }, j.gcTagged}, func() { j.end(); s.close() }, nil
+	return GCSteps{j.keepInProgress, func() error { return j.gcRecords(ctx) }, func() error { return j.gcTagged(ctx) }}, func() { j.end(); s.close() }, nil
 }

@@ -26,7 +26,7 @@ func (r *runner) gc(ctx context.Context, args *skel.CmdArgs) error {
 	if err := j.keepInProgress(); err != nil {
 		return err
 	}
-	errs := []error{j.gcRecords(ctx), j.gcTagged(), j.dir.ClearReservations(j.base.Name)}
+	errs := []error{j.gcRecords(ctx), j.gcTagged(ctx), j.dir.ClearReservations(j.base.Name)}
 	if !j.Chained {
 		errs = append(errs, j.ipam.gc(ctx))
 	}
@@ -149,7 +149,7 @@ func (j *job) gcOne(ctx context.Context, s *session) error {
 }
 
 // gcTagged removes objects without a record. It recognizes them by a link's alias or an element's comment.
-func (j *job) gcTagged() error {
+func (j *job) gcTagged(ctx context.Context) error {
 	dead := func(tag string) bool {
 		if !kernel.IsTagOfNetwork(j.base.Name, tag) {
 			return false
@@ -164,7 +164,7 @@ func (j *job) gcTagged() error {
 	}
 	var errs []error
 	if _, claims := j.conf.(Claimer); claims {
-		errs = append(errs, j.dir.DropClaims(dead))
+		errs = append(errs, j.dir.DropClaims(ctx, dead))
 	}
 	if !j.Chained {
 		errs = append(errs, j.engine.RemoveTaggedLinks(dead))

@@ -288,7 +288,7 @@ func (s *session) undo(ctx context.Context) error {
 		release(false) // once nothing uses the address: the next owner may get it at once
 	}
 	for _, j := range s.jobs {
-		errs = append(errs, j.release())
+		errs = append(errs, j.release(ctx))
 	}
 	// The record keeps the remaining objects; the next DEL or ADD removes them.
 	err := errors.Join(errs...)

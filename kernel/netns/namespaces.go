@@ -2,6 +2,7 @@ package netns
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -14,7 +15,8 @@ import (
 )
 
 // All opens every network namespace that a process lives in, or that is mounted in this mount namespace, each once. It
-// does not see a namespace that only a process in another PID namespace holds.
+// does not see a namespace that only a process in another PID namespace holds. If it lacks memory or file descriptors, it
+// returns an error, because callers remove what no namespace has.
 func All() (out []*Handle, err error) {
 	paths, err := filepath.Glob("/proc/[0-9]*/ns/net")
 	if err != nil {
@@ -31,6 +33,12 @@ func All() (out []*Handle, err error) {
 			continue
 		}
 		ns, err := Open(path)
+		if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM) {
+			for _, ns := range out {
+				ns.Close()
+			}
+			return nil, fmt.Errorf("open all network namespaces: %w", err)
+		}
 		if err != nil {
 			continue // the namespace ended
 		}
