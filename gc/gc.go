@@ -58,6 +58,7 @@ type Attachment struct {
 	owner     kernel.Owner
 	hasRecord bool
 	alive     string // path of the namespace, if it still exists
+	reserved  bool   // the collector has the reservation, so there is no record
 	forced    bool   // remove it even if it is in use: its pod is being torn down
 	cache     *libcni.NetworkAttachment
 }
@@ -211,7 +212,9 @@ func (g Attachment) describe() string {
 }
 
 func (c *collector) removeNow(ctx context.Context, g Attachment) error {
-	if !g.hasRecord { // only the reservation tells an ADD that is running from an attachment that is gone
+	_, err := c.dir.Read(g.owner)
+	if !g.hasRecord || errors.Is(err, os.ErrNotExist) { // only the reservation tells an ADD that is running from an attachment that is gone
+		g.reserved = true
 		reservation, err := c.dir.Reserve(g.owner)
 		if errors.Is(err, os.ErrExist) {
 			return cni.Errorf(cni.CodeTryAgainLater, "%w", err)
@@ -229,7 +232,7 @@ func (c *collector) removeNow(ctx context.Context, g Attachment) error {
 		}
 		return err
 	}
-	err := c.Runtime.DelNetworkList(ctx, list, rt)
+	err = c.Runtime.DelNetworkList(ctx, list, rt)
 	if e, ok := errors.AsType[*cni.Error](err); ok && e.Code == cni.CodeTryAgainLater {
 		return err
 	}

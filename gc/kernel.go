@@ -21,6 +21,7 @@ func (c *collector) removeByRecord(ctx context.Context, g Attachment) error {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
+	ours := func() bool { return true }
 	if rec != nil && !rec.IsHeld() && !g.forced { // an interrupted ADD: no ADD of the attachment begins meanwhile
 		taken, place, err := c.dir.TakeForGC(rec)
 		if errors.Is(err, os.ErrNotExist) {
@@ -30,7 +31,17 @@ func (c *collector) removeByRecord(ctx context.Context, g Attachment) error {
 			return err
 		}
 		defer place.Free()
-		rec = taken
+		rec, ours = taken, func() bool { return c.dir.HoldsForGC(taken, place) }
+	}
+	if rec == nil && !g.reserved && !g.forced { // a DEL was first
+		place, err := c.dir.Reserve(g.owner)
+		if errors.Is(err, os.ErrExist) {
+			return errAddedAgain()
+		}
+		if err != nil {
+			return err
+		}
+		defer place.Free()
 	}
 	defer rec.Unlock()
 	if rec != nil && !g.forced {
@@ -39,6 +50,9 @@ func (c *collector) removeByRecord(ctx context.Context, g Attachment) error {
 		}
 	}
 	left := inHost(rec, func() error { return c.removeObjects(ctx, g, rec) })
+	if !ours() {
+		return errAddedAgain()
+	}
 	errs := []error{left}
 	for _, s := range c.addressDirs() {
 		if s.cluster || s.network == g.Network {
@@ -48,7 +62,7 @@ func (c *collector) removeByRecord(ctx context.Context, g Attachment) error {
 			errs = append(errs, err)
 		}
 	}
-	if left == nil { // otherwise the next run tries again
+	if left == nil && ours() { // otherwise the next run tries again
 		errs = append(errs, c.dir.Remove(g.owner))
 	}
 	return errors.Join(errs...)

@@ -89,18 +89,14 @@ func (s *session) removeNoted(ctx context.Context) error {
 	if len(jobs) == 0 {
 		return nil
 	}
-	err := s.removeObjects(jobs, func() error {
-		var errs []error
-		for _, j := range jobs {
-			errs = append(errs, s.noteFailed(j, j.ipam.del(ctx)))
-		}
-		return errors.Join(errs...)
-	})
-	errs := []error{err, s.readErr}
-	s.readErr = nil
+	var errs []error
+	if s.forGC && !s.dir.HoldsForGC(s.past, s.reservation) {
+		errs = append(errs, errAddedAgain(s.past)) // or only removed
+	} else {
+		errs = s.removeAll(ctx, jobs)
+	}
 	var names []string
 	for _, j := range jobs {
-		errs = append(errs, s.noteFailed(j, j.release(ctx)))
 		names = append(names, j.Name)
 		j.end()
 	}
@@ -109,6 +105,9 @@ func (s *session) removeNoted(ctx context.Context) error {
 	s.past = nil // another process may write it next
 	defer past.Unlock()
 	if err := errors.Join(errs...); err != nil {
+		if s.forGC {
+			s.reservation.Free()
+		}
 		return err
 	}
 	o := jobs[0].att.Owner
@@ -119,6 +118,23 @@ func (s *session) removeNoted(ctx context.Context) error {
 		return s.dir.Remove(o)
 	}
 	return s.forget(o, names)
+}
+
+// removeAll removes the objects, addresses and claims of plugins.
+func (s *session) removeAll(ctx context.Context, jobs []*job) []error {
+	err := s.removeObjects(jobs, func() error {
+		var errs []error
+		for _, j := range jobs {
+			errs = append(errs, s.noteFailed(j, j.ipam.del(ctx)))
+		}
+		return errors.Join(errs...)
+	})
+	errs := []error{err, s.readErr}
+	s.readErr = nil
+	for _, j := range jobs {
+		errs = append(errs, s.noteFailed(j, j.release(ctx)))
+	}
+	return errs
 }
 
 // noteFailed remembers the list position of the first plugin that failed.
@@ -204,7 +220,7 @@ func (j *job) findObjects(ctx context.Context) error {
 	if err := j.leaveReplacedNetns(); err != nil {
 		return err
 	}
-	if IsCollecting(ctx) && j.past != nil && isAlive(j.past) {
+	if IsCollecting(ctx) && j.past != nil && !j.past.Created.Equal(j.interrupted) && isAlive(j.past) {
 		return errAddedAgain(j.past)
 	}
 	if j.past != nil {
@@ -267,7 +283,8 @@ func (s *session) takeInterrupted() error {
 		return errAddedAgain(s.past)
 	}
 	if err == nil {
-		s.past, s.reservation, s.reservedFor, s.forGC = rec, place, rec.Owner(), true
+		s.reservation.Free()
+		s.past, s.reservation, s.reservedFor, s.forGC, s.interrupted = rec, place, rec.Owner(), true, rec.Created
 	}
 	return err
 }

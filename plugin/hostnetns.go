@@ -1,6 +1,8 @@
 package plugin
 
-import "context"
+import (
+	"context"
+)
 
 type hostKey struct{}
 
@@ -8,6 +10,16 @@ type hostKey struct{}
 // on a thread in that namespace (kernel.Netns.Do); their records have its path. They do not join the caller's session.
 func WithHost(ctx context.Context, host string) context.Context {
 	return context.WithValue(context.WithValue(ctx, sessionKey{}, nil), hostKey{}, host)
+}
+
+// Finish does what the plugins before the caller noted in the list's session, so that plugins that do not join the session
+// find it done: on DEL, the record is unlocked then. Call it before WithHost.
+func Finish(ctx context.Context) error {
+	s, shared := ctx.Value(sessionKey{}).(*session)
+	if !shared || s == nil || len(s.removals) == 0 {
+		return nil
+	}
+	return s.removeNoted(ctx)
 }
 
 // hostOf returns the path of the namespace that acts as the host, or "" for the real host.

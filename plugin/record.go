@@ -87,6 +87,9 @@ func (s *session) write() error {
 
 func (s *session) store(b *openRecord) error {
 	if !b.fresh {
+		if o := b.rec.Owner(); !s.dir.IsCurrent(b.rec) { // it may be the next ADD's by now
+			return cni.Errorf(cni.CodeTryAgainLater, "a DEL has ended this ADD of container %s to network %s as %s", o.ContainerID, o.Network, o.IfName)
+		}
 		return s.dir.Write(b.rec)
 	}
 	if err := s.reserveAttachment(b.rec.Owner()); err != nil { // a chained plugin, and no record of the plugins before it
@@ -143,8 +146,11 @@ func (s *session) dropParts() error {
 	}
 	b.rec.Parts = b.rec.Parts[:b.base]
 	defer b.rec.Unlock()
-	if b.base == 0 {
+	switch {
+	case b.base == 0:
 		return s.dir.Drop(b.rec.Owner()) // another ADD may have reserved the attachment by now
+	case !s.dir.IsCurrent(b.rec): // a DEL removed it
+		return nil
 	}
 	return s.dir.Write(b.rec)
 }

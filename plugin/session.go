@@ -41,12 +41,14 @@ type session struct {
 	links       map[link]*kernel.LinkInfo // links read from the kernel since the last change
 	// planned are links that plugins were given before they existed.
 	planned  map[link]*kernel.LinkInfo
-	removals []*job         // DELs that wait for those of other plugins
-	forGC    bool           // GC holds the reservation, too: see attach.TakeForGC
-	past     *attach.Record // the recorded ADD, without the parts that DEL took
-	readErr  error          // why an existing record could not be read
-	staged   bool           // see Staged
-	checked  *attach.Record // the record that CHECK read
+	removals []*job // DELs that wait for those of other plugins
+	forGC    bool   // GC holds the reservation, too: see attach.TakeForGC
+	// interrupted is when the record was created that takeInterrupted took. Its remaining parts may look complete.
+	interrupted time.Time
+	past        *attach.Record // the recorded ADD, without the parts that DEL took
+	readErr     error          // why an existing record could not be read
+	staged      bool           // see Staged
+	checked     *attach.Record // the record that CHECK read
 }
 
 // pendingObject is an object that a plugin declared.
@@ -241,20 +243,21 @@ const undoTime = 30 * time.Second
 // isSuperseded reports whether a DEL took the attachment from this session, and another ADD has it. If nobody has it, this
 // session reserves it again, so that no ADD begins while it reverts its own.
 func (s *session) isSuperseded() bool {
-	stored := s.rec != nil && s.rec.stored
+	o, stored := s.reservedFor, s.rec != nil && s.rec.stored
+	if o == (kernel.Owner{}) && s.rec != nil { // it adds to the record of earlier plugins
+		o = s.rec.rec.Owner()
+	}
 	switch {
-	case s.reservedFor == (kernel.Owner{}): // it adds to the record of earlier plugins
-		return false
-	case stored && s.dir.Holds(s.rec.rec), !stored && s.reservation != nil && s.reservation.IsCurrent():
+	case o == (kernel.Owner{}), stored && s.dir.Holds(s.rec.rec), !stored && s.reservation != nil && s.reservation.IsCurrent():
 		return false
 	}
-	place, err := s.dir.Reserve(s.reservedFor)
+	place, err := s.dir.Reserve(o)
 	if err != nil {
 		return errors.Is(err, os.ErrExist)
 	}
-	if _, err := s.dir.Read(s.reservedFor); err == nil {
+	if r, err := s.dir.Read(o); err == nil {
 		place.Free()
-		return true
+		return s.rec == nil || !r.Created.Equal(s.rec.rec.Created)
 	}
 	s.reservation.Free()
 	s.reservation = place

@@ -169,3 +169,82 @@ func TestAddDuringCollection(t *testing.T) {
 		t.Errorf("a collection during an ADD: %v", err)
 	}
 }
+
+// TestWriteAfterDEL checks that an ADD which a DEL has ended does not replace the record of the next ADD: the first plugin of
+// a list, and a chained one in a process of its own.
+func TestWriteAfterDEL(t *testing.T) {
+	t.Parallel()
+	owner := kernel.Owner{Network: "n", ContainerID: "c", IfName: "eth0"}
+	for _, chained := range []bool{false, true} {
+		root := t.TempDir()
+		dir := attach.Open(root)
+		create := func() *attach.Record {
+			t.Helper()
+			place, err := dir.Reserve(owner)
+			must(t, err)
+			r := dir.New(owner.Network, owner.ContainerID, owner.IfName, "/proc/self/ns/net")
+			r.Parts = []attach.Part{{Plugin: "bridge", Done: true}}
+			must(t, dir.Create(r, place))
+			r.Unlock()
+			return r
+		}
+		s := newSession(t.Context(), root)
+		if chained {
+			create()
+		} else {
+			must(t, s.reserveAttachment(owner))
+		}
+		b, err := s.loadRecord(owner)
+		must(t, err)
+		if b.dirty = true; !chained {
+			must(t, s.write())
+		}
+		must(t, dir.Remove(owner))
+		next := create()
+		b.dirty = true
+		if err := s.write(); err == nil || !strings.Contains(err.Error(), "a DEL has ended this ADD") {
+			t.Errorf("chained %v: %v", chained, err)
+		}
+		if !s.isSuperseded() {
+			t.Errorf("chained %v: it would undo the next ADD", chained)
+		}
+		must(t, s.undo(t.Context()))
+		s.close()
+		if !dir.IsCurrent(next) {
+			t.Errorf("chained %v: the record of the next ADD is gone", chained)
+		}
+	}
+}
+
+// TestCollectInterruptedList checks that a collector removes all of an interrupted ADD, of which some plugins had finished.
+func TestCollectInterruptedList(t *testing.T) {
+	t.Parallel()
+	owner := kernel.Owner{Network: "n", ContainerID: "c", IfName: "eth0"}
+	root := t.TempDir()
+	dir := attach.Open(root)
+	r := dir.New(owner.Network, owner.ContainerID, owner.IfName, "/proc/self/ns/net")
+	r.Parts = []attach.Part{{Plugin: "bridge", Done: true}, {Plugin: "portmap"}}
+	must(t, dir.Write(r))
+	r.Unlock()
+	ctx := Collecting(t.Context())
+	for _, together := range []bool{true, false} { // with one removal for both, or one each
+		s := newSession(ctx, root)
+		must(t, s.begin("", false))
+		for _, name := range []string{"portmap", "bridge"} {
+			j := &job{runner: &runner{Plugin: Plugin{Name: name}}, session: s, att: &Attachment{Owner: owner}}
+			if err := j.findObjects(ctx); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			j.takePart()
+			if s.removals = append(s.removals, j); !together || name == "bridge" {
+				must(t, s.removeNoted(ctx))
+			}
+		}
+		s.close()
+		if left, err := dir.Read(owner); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("left: %+v, %v", left, err)
+		}
+		must(t, dir.Write(r))
+		r.Unlock()
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -18,16 +19,21 @@ import (
 // does not see a namespace that only a process in another PID namespace holds. If it lacks memory or file descriptors, it
 // returns an error, because callers remove what no namespace has.
 func All() (out []*Handle, err error) {
-	paths, err := filepath.Glob("/proc/[0-9]*/ns/net")
+	paths, err := nsMounts()
 	if err != nil {
 		return nil, err
 	}
-	mounted, err := nsMounts()
+	processes, err := os.ReadDir("/proc")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	for _, p := range processes {
+		if _, err := strconv.Atoi(p.Name()); err == nil {
+			paths = append(paths, filepath.Join("/proc", p.Name(), "ns/net"))
+		}
 	}
 	seen := map[[2]uint64]bool{}
-	for _, path := range append(mounted, paths...) {
+	for _, path := range paths {
 		var st unix.Stat_t
 		if unix.Stat(path, &st) != nil || seen[[2]uint64{st.Dev, st.Ino}] {
 			continue

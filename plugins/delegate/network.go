@@ -113,6 +113,9 @@ func (n network) within(ctx context.Context, args *skel.CmdArgs, f func(context.
 	if err != nil && c.Network == "" {
 		return err
 	}
+	if err := plugin.Finish(ctx); err != nil {
+		return err
+	}
 	path := local.NetnsPath(c.Network)
 	ns, err := netns.Open(path)
 	if errors.Is(err, os.ErrNotExist) {

@@ -19,7 +19,7 @@ func isolatedNets(t *testing.T, c *lab.Cluster, create ...string) {
 		must(t, err)
 		name := words[2]
 		for _, n := range c.Nodes {
-			must(t, n.Configure(name, fmt.Sprintf(`{"type": "fairlead-net", "network": %q}`, name)))
+			must(t, n.Configure(name, fmt.Sprintf(`{"type": "fairlead-net", "network": %q}, {"type": "tuning", "sysctl": {"net.core.somaxconn": "500"}}`, name)))
 		}
 	}
 }
