@@ -11,8 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/fairlead/fairlead/cni/rawjson"
 	"github.com/fairlead/fairlead/internal/bootid"
 	"github.com/fairlead/fairlead/internal/filelock"
@@ -140,9 +138,8 @@ func (d *Dir) parse(raw []byte, adding bool) *Record {
 // reservation of the next ADD by now.
 func (d *Dir) Create(r *Record, reservation *Reservation) error {
 	return d.store(r, reservation, func(tmp, path string) error {
-		own := fmt.Sprintf("/proc/self/fd/%d", reservation.fd) // a deleted file gets no other name: ENOENT
-		if err := unix.Linkat(unix.AT_FDCWD, own, unix.AT_FDCWD, path, unix.AT_SYMLINK_FOLLOW); err != nil {
-			return &os.LinkError{Op: "link", Old: tmp, New: path, Err: err}
+		if err := plainfile.Link(reservation.fd, tmp, path); err != nil {
+			return err
 		}
 		if reservation.IsCurrent() {
 			_ = syscall.Unlink(tmp)
