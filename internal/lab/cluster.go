@@ -188,7 +188,7 @@ func (n *Node) configure(ctx context.Context) error {
 // Install makes the programs of a directory the node's, and its plugins. An agent that runs stays as it is.
 func (n *Node) Install(bin string) error {
 	n.bin = bin
-	links := []string{"fairlead-ipam", "bridge", "ptp", "portmap", "host-local", "loopback", "flannel", "fairlead-net", "fairlead-policy"}
+	links := []string{"fairlead-ipam", "bridge", "ptp", "portmap", "tuning", "host-local", "loopback", "flannel", "fairlead-net", "fairlead-policy"}
 	for _, l := range links {
 		path := n.Path("/run/bin/" + l)
 		if err := errors.Join(os.Symlink(filepath.Join(bin, "fairlead-cni"), path+".new"), os.Rename(path+".new", path)); err != nil {

@@ -228,9 +228,13 @@ func TestPolicyInIsolatedNetworks(t *testing.T) {
 		_, err := n.Fairlead(t.Context(), "del", x[0], x[1])
 		must(t, err)
 	}
-	if out, err := n.Run(t.Context(), "ip", "netns", "exec", "fairlead-blue", "nft", "list", "map", "inet", "fairlead-policy", "ingress4"); err != nil || strings.Contains(out, ": goto") {
-		t.Errorf("addresses are left after DEL: %v\n%s", err, out)
-	}
+	kerneltest.Eventually(t, func() error { // the agent looks every second whether the interfaces are gone
+		out, err := n.Run(t.Context(), "ip", "netns", "exec", "fairlead-blue", "nft", "list", "map", "inet", "fairlead-policy", "ingress4")
+		if err == nil && strings.Contains(out, ": goto") {
+			err = fmt.Errorf("addresses are left after DEL: %s", out)
+		}
+		return err
+	})
 }
 
 // explainIsolated asks which rules decide in a network, also about a container of a peer, and which packets they drop.
