@@ -17,8 +17,8 @@ import (
 )
 
 // TakeForGC takes a listed attachment for a GC, with its reservation: no ADD or repair begins until ReplaceParts or Free,
-// and no DEL but that of an interrupted ADD, after which HoldsForGC is false. If the record has changed, or one of them is in progress, the error is os.ErrNotExist, and the attachment is left
-// to them.
+// and no DEL but that of an interrupted ADD, after which HoldsForGC is false. If the record has changed, or one of them is
+// in progress, the error is os.ErrNotExist, and the attachment is left to them.
 func (d *Dir) TakeForGC(listed *Record) (*Record, *Reservation, error) {
 	o := listed.Owner()
 	reservation, err := d.Reserve(o)

@@ -213,8 +213,8 @@ func (g Attachment) describe() string {
 
 func (c *collector) removeNow(ctx context.Context, g Attachment) error {
 	_, err := c.dir.Read(g.owner)
-	if !g.hasRecord || errors.Is(err, os.ErrNotExist) { // only the reservation tells an ADD that is running from an attachment that is gone
-		g.reserved = true
+	if !g.hasRecord || errors.Is(err, os.ErrNotExist) {
+		g.reserved = true // only the reservation tells an ADD that is running from an attachment that is gone
 		reservation, err := c.dir.Reserve(g.owner)
 		if errors.Is(err, os.ErrExist) {
 			return cni.Errorf(cni.CodeTryAgainLater, "%w", err)

@@ -1,8 +1,6 @@
 package plugin
 
-import (
-	"context"
-)
+import "context"
 
 type hostKey struct{}
 

@@ -195,9 +195,8 @@ func (all containers) addAttachments(e *policy.Endpoint) (exists bool) {
 	if newest == nil {
 		return false
 	}
-	e.UID, e.Labels = newest.UID, map[string]string{}
-	e.Created = time.Unix(0, 0).Add(newest.Uptime) // as on other hosts
-	for _, a := range list {                       // in the order of interfaces, as on other hosts
+	e.UID, e.Labels, e.Created = newest.UID, map[string]string{}, time.Unix(0, 0).Add(newest.Uptime)
+	for _, a := range list { // in the order of interfaces, as on other hosts
 		if a.ContainerID == newest.ContainerID {
 			maps.Copy(e.Labels, a.Labels)
 		}
