@@ -119,14 +119,15 @@ func pod(name, uid string, addrs ...string) *policy.Endpoint {
 	return e
 }
 
-// call runs the plugin for a container of a pod. The container has the pod's UID as its ID.
+// call runs the plugin for a container of a pod. The container has the pod's UID as its ID. Its namespace has
+// no eth0, so that the plugin does not look at one.
 func (h *host) call(ctx context.Context, verb, name, uid, addr string) error {
 	env := map[string]string{
-		"CNI_COMMAND": verb, "CNI_CONTAINERID": uid, "CNI_IFNAME": "eth0", "CNI_NETNS": "/proc/self/ns/net", "CNI_PATH": "/", "CNI_NETNS_OVERRIDE": "1",
+		"CNI_COMMAND": verb, "CNI_CONTAINERID": uid, "CNI_IFNAME": "eth0", "CNI_NETNS": h.netns, "CNI_PATH": "/", "CNI_NETNS_OVERRIDE": "1",
 		"CNI_ARGS": "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=" + name + ";K8S_POD_UID=" + uid,
 	}
 	conf := fmt.Sprintf(`{"cniVersion": "1.1.0", "name": "pods", "type": "fairlead-policy", "cni.dev/valid-attachments": [],
-		"prevResult": {"interfaces": [{"name": "eth0", "sandbox": "/proc/self/ns/net"}, {"name": "veth0"}], "ips": [{"address": "%s/24", "interface": 0}, {"address": "10.0.0.254/24", "interface": 1}]}}`, addr)
+		"prevResult": {"interfaces": [{"name": "eth0", "sandbox": %q}, {"name": "veth0"}], "ips": [{"address": "%s/24", "interface": 0}, {"address": "10.0.0.254/24", "interface": 1}]}}`, h.netns, addr)
 	_, err := skel.Serve(ctx, chain.Policy(), func(name string) string { return env[name] }, []byte(conf))
 	return err
 }
