@@ -569,13 +569,9 @@ func TestAddDuringGC(t *testing.T) {
 	d := attach.Open(t.TempDir())
 	add := func() *attach.Record {
 		t.Helper()
-		reservation, err := d.Reserve(owner)
-		if err != nil {
-			t.Fatal(err)
-		}
 		r := record(d, owner)
 		r.Parts = []attach.Part{{Plugin: "bridge"}, {Plugin: "portmap"}}
-		if err := d.Create(r, reservation); err != nil {
+		if err := create(d, r); err != nil {
 			t.Fatal(err)
 		}
 		r.Unlock() // interrupted

@@ -31,13 +31,9 @@ func TestGCOnFullDisk(t *testing.T) {
 
 func gcOnFullDisk(root string) error {
 	d := attach.Open(root)
-	reservation, err := d.Reserve(owner)
-	if err != nil {
-		return err
-	}
 	r := record(d, owner)
 	r.Parts = []attach.Part{{Plugin: "bridge", Done: true}, {Plugin: "portmap", Done: true}}
-	if err := d.Create(r, reservation); err != nil {
+	if err := create(d, r); err != nil {
 		return err
 	}
 	r.Unlock()

@@ -13,36 +13,16 @@ import (
 	"github.com/fairlead/fairlead/kernel/inspect"
 	"github.com/fairlead/fairlead/kernel/netns"
 	"github.com/fairlead/fairlead/plugins/ovs"
+	"github.com/fairlead/fairlead/repair"
 )
 
 // removeByRecord removes what Fairlead created for an attachment, without any configuration.
 func (c *collector) removeByRecord(ctx context.Context, g Attachment) error {
-	rec, err := c.dir.Take(ctx, g.owner)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	rec, place, err := c.take(ctx, g)
+	if err != nil {
 		return err
 	}
-	ours := func() bool { return true }
-	if rec != nil && !rec.IsHeld() && !g.forced { // an interrupted ADD: no ADD of the attachment begins meanwhile
-		taken, place, err := c.dir.TakeForGC(rec)
-		if errors.Is(err, os.ErrNotExist) {
-			return errAddedAgain()
-		}
-		if err != nil {
-			return err
-		}
-		defer place.Free()
-		rec, ours = taken, func() bool { return c.dir.HoldsForGC(taken, place) }
-	}
-	if rec == nil && !g.reserved && !g.forced { // a DEL was first
-		place, err := c.dir.Reserve(g.owner)
-		if errors.Is(err, os.ErrExist) {
-			return errAddedAgain()
-		}
-		if err != nil {
-			return err
-		}
-		defer place.Free()
-	}
+	defer place.Free()
 	defer rec.Unlock()
 	if rec != nil && !g.forced {
 		if s := rec.State(); attach.Exists(s) {
@@ -50,7 +30,7 @@ func (c *collector) removeByRecord(ctx context.Context, g Attachment) error {
 		}
 	}
 	left := inHost(rec, func() error { return c.removeObjects(ctx, g, rec) })
-	if !ours() {
+	if !c.holds(rec, place) {
 		return errAddedAgain()
 	}
 	errs := []error{left}
@@ -62,7 +42,7 @@ func (c *collector) removeByRecord(ctx context.Context, g Attachment) error {
 			errs = append(errs, err)
 		}
 	}
-	if left == nil && ours() { // otherwise the next run tries again
+	if left == nil && c.holds(rec, place) { // otherwise the next run tries again
 		errs = append(errs, c.dir.Remove(g.owner))
 	}
 	return errors.Join(errs...)
@@ -72,21 +52,43 @@ func errAddedAgain() error {
 	return cni.Errorf(cni.CodeTryAgainLater, "it has been added again")
 }
 
-// inHost runs a function in the network namespace that holds the host's side of an attachment. If that is gone, with what it
-// held, it runs the function in the current one.
+// take takes an attachment's record, or its reservation if a DEL was first. Of an interrupted ADD it takes both. Then no ADD
+// of the attachment begins meanwhile.
+func (c *collector) take(ctx context.Context, g Attachment) (rec *attach.Record, place *attach.Reservation, err error) {
+	rec, err = c.dir.Take(ctx, g.owner)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, nil, err
+	}
+	switch {
+	case g.forced, rec != nil && rec.IsHeld(), rec == nil && g.reserved:
+		return rec, nil, nil
+	case rec != nil:
+		rec, place, err = c.dir.TakeForGC(rec)
+	default:
+		place, err = c.dir.Reserve(g.owner)
+	}
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrExist) {
+		err = errAddedAgain()
+	}
+	return rec, place, err
+}
+
+// holds reports whether the record that take took is still the attachment's: a DEL of an interrupted ADD does not wait.
+func (c *collector) holds(rec *attach.Record, place *attach.Reservation) bool {
+	return rec == nil || place == nil || c.dir.HoldsForGC(rec, place)
+}
+
+// inHost is repair.InHost for a record that may be nil. If an isolated network's namespace is gone, the function runs here.
 func inHost(rec *attach.Record, do func() error) error {
-	if rec == nil || rec.Host == "" {
+	if rec == nil {
 		return do()
 	}
-	ns, err := netns.Open(rec.Host)
-	if errors.Is(err, os.ErrNotExist) {
+	ran := false
+	err := repair.InHost(rec, func() error { ran = true; return do() })
+	if !ran && errors.Is(err, os.ErrNotExist) {
 		return do()
 	}
-	if err != nil {
-		return err
-	}
-	defer ns.Close()
-	return ns.Do(do)
+	return err
 }
 
 func (c *collector) removeObjects(ctx context.Context, g Attachment, rec *attach.Record) error {

@@ -13,11 +13,10 @@ func WithHost(ctx context.Context, host string) context.Context {
 // Finish does what the plugins before the caller noted in the list's session, so that plugins that do not join the session
 // find it done: on DEL, the record is unlocked then. Call it before WithHost.
 func Finish(ctx context.Context) error {
-	s, shared := ctx.Value(sessionKey{}).(*session)
-	if !shared || s == nil || len(s.removals) == 0 {
-		return nil
+	if s, shared := ctx.Value(sessionKey{}).(*session); shared {
+		return s.removeNoted(ctx)
 	}
-	return s.removeNoted(ctx)
+	return nil
 }
 
 // hostOf returns the path of the namespace that acts as the host, or "" for the real host.

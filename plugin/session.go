@@ -43,7 +43,7 @@ type session struct {
 	planned  map[link]*kernel.LinkInfo
 	removals []*job // DELs that wait for those of other plugins
 	forGC    bool   // GC holds the reservation, too: see attach.TakeForGC
-	// interrupted is when the record was created that takeInterrupted took. Its remaining parts may look complete.
+	// interrupted is the creation time of the record that takeInterrupted took. The record's remaining parts may look complete.
 	interrupted time.Time
 	past        *attach.Record // the recorded ADD, without the parts that DEL took
 	readErr     error          // why an existing record could not be read

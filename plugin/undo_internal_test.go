@@ -91,6 +91,18 @@ func TestUndoAfterDEL(t *testing.T) {
 	}
 }
 
+// create writes the record of an attachment that no process works on.
+func create(t *testing.T, dir *attach.Dir, o kernel.Owner, netns string, parts ...attach.Part) *attach.Record {
+	t.Helper()
+	place, err := dir.Reserve(o)
+	must(t, err)
+	r := dir.New(o.Network, o.ContainerID, o.IfName, netns)
+	r.Parts = parts
+	must(t, dir.Create(r, place))
+	r.Unlock()
+	return r
+}
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -132,12 +144,7 @@ func TestAddDuringCollection(t *testing.T) {
 	dir := attach.Open(root)
 	interrupted := func() {
 		t.Helper()
-		place, err := dir.Reserve(owner)
-		must(t, err)
-		r := dir.New(owner.Network, owner.ContainerID, owner.IfName, "")
-		r.Parts = []attach.Part{{Plugin: "bridge"}}
-		must(t, dir.Create(r, place))
-		r.Unlock()
+		create(t, dir, owner, "", attach.Part{Plugin: "bridge"})
 	}
 	begin := func() (*session, *job) {
 		t.Helper()
@@ -178,19 +185,13 @@ func TestWriteAfterDEL(t *testing.T) {
 	for _, chained := range []bool{false, true} {
 		root := t.TempDir()
 		dir := attach.Open(root)
-		create := func() *attach.Record {
+		add := func() *attach.Record {
 			t.Helper()
-			place, err := dir.Reserve(owner)
-			must(t, err)
-			r := dir.New(owner.Network, owner.ContainerID, owner.IfName, "/proc/self/ns/net")
-			r.Parts = []attach.Part{{Plugin: "bridge", Done: true}}
-			must(t, dir.Create(r, place))
-			r.Unlock()
-			return r
+			return create(t, dir, owner, "/proc/self/ns/net", attach.Part{Plugin: "bridge", Done: true})
 		}
 		s := newSession(t.Context(), root)
 		if chained {
-			create()
+			add()
 		} else {
 			must(t, s.reserveAttachment(owner))
 		}
@@ -200,7 +201,7 @@ func TestWriteAfterDEL(t *testing.T) {
 			must(t, s.write())
 		}
 		must(t, dir.Remove(owner))
-		next := create()
+		next := add()
 		b.dirty = true
 		if err := s.write(); err == nil || !strings.Contains(err.Error(), "a DEL has ended this ADD") {
 			t.Errorf("chained %v: %v", chained, err)

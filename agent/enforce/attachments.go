@@ -266,7 +266,7 @@ func (r *attachmentReader) read() (listed, complete bool) {
 // agent.
 const lookEvery = time.Second
 
-// unreadFor is how long a starting agent tries to read an attachment's file, for example while the host lacks memory.
+// unreadFor limits how long a starting agent tries to read an attachment's file, for example while the host lacks memory.
 // Meanwhile, the rules of the agent before it stay. After that time, the new rules lack the attachment.
 const unreadFor = 30 * time.Second
 

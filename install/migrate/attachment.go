@@ -30,7 +30,7 @@ type Attachment struct {
 	record *attach.Record
 }
 
-// Found is what Find found.
+// Found is the result of Find.
 type Found struct {
 	Attachments []Attachment // those without a record
 
