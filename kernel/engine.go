@@ -29,6 +29,7 @@ type Engine struct {
 	leaving      []*Element          // elements that the next transaction deletes
 	chainGroups  []*NFT              // parts of chain groups that may have become empty
 	keptByOther  map[*Element]bool   // elements that another network of the same container keeps
+	replaced     replaced            // what the next transaction deletes before it adds
 	successors   map[string]*Element // by Element.id, see HandOver
 	pairs        []*pairState        // that this engine created
 	later        []later             // work that follows the nftables transaction

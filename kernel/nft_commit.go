@@ -77,6 +77,12 @@ func (e *Engine) tryCommit(list []inRuleset, all bool) error {
 	for n := range missing {
 		b.groups[n.ChainGroup] = true
 	}
+	for n := range e.replaced.parts {
+		b.groups[n.ChainGroup] = true
+	}
+	if err := e.addReplaced(b, list); err != nil {
+		return err
+	}
 	for _, o := range list {
 		if err := o.addTo(e, b); err != nil {
 			return about(o, err)
@@ -104,7 +110,7 @@ func (n *NFT) addTo(e *Engine, b *transaction) error {
 			return nil
 		}
 	case "chain":
-		if _, err := n.read(e); err == nil {
+		if _, err := n.read(e); err == nil && e.replaced.parts[n] == nil {
 			return nil
 		}
 	}
@@ -218,7 +224,7 @@ func (e *Engine) missingRules(list []inRuleset) (gen uint32, out map[*NFT]bool, 
 		if err != nil {
 			return 0, nil, err
 		}
-		if !there[n.Tag()] {
+		if !there[n.Tag()] || e.replaced.rules[chainOf(n)][n.Tag()] {
 			out[n] = true
 		}
 	}

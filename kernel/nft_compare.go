@@ -154,49 +154,21 @@ func (x *Element) diff(e *Engine) ([]string, error) {
 	return append(d, unequal("value", t.Data.Format(have.Data), x.Value)...), nil
 }
 
-// replaceDifferent deletes the parts of a ruleset that exist and differ, so that they are added again, or changes them
-// where the kernel can. Rules are handled elsewhere, see clearRulesAfter.
-func (e *Engine) replaceDifferent(list []Difference) error {
-	var reqs []netlink.Request
-	for _, d := range list {
-		n, ok := d.Object.(*NFT)
-		if !ok || n.Kind == "rule" {
-			continue
-		}
-		m, err := n.read(e)
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		some, err := n.replacement(m)
-		if err != nil {
-			return err
-		}
-		reqs = append(reqs, some...)
-	}
-	if len(reqs) == 0 {
-		return nil
-	}
-	return e.nftTransaction(reqs)
-}
-
-// replacement returns the requests that change the part in place, or else delete it. Deleting a chain deletes its rules.
-func (n *NFT) replacement(m []byte) ([]netlink.Request, error) {
+// replacement returns the requests that change the part in place, or else delete it, a chain with its rules.
+func (n *NFT) replacement(m []byte) (reqs []netlink.Request, deletes bool, _ error) {
 	update, err := n.AddRequest()
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if n.Kind == "table" || n.Kind == "chain" && nft.ParseChain(m).SameHook(nft.ParseChain(update.Body)) {
-		return []netlink.Request{update}, nil
+		return []netlink.Request{update}, false, nil
 	}
 	gone := n.part().Delete(nil)
 	if n.Kind != "chain" {
-		return []netlink.Request{gone}, nil
+		return []netlink.Request{gone}, true, nil
 	}
 	rules := nft.Message(n.Family)
 	rules.String(unix.NFTA_RULE_TABLE, n.Table)
 	rules.String(unix.NFTA_RULE_CHAIN, n.Name)
-	return []netlink.Request{{Type: nft.Subsystem | unix.NFT_MSG_DELRULE, Flags: unix.NLM_F_ACK, Body: rules}, gone}, nil
+	return []netlink.Request{{Type: nft.Subsystem | unix.NFT_MSG_DELRULE, Flags: unix.NLM_F_ACK, Body: rules}, gone}, true, nil
 }

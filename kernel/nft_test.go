@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -183,6 +184,61 @@ func TestRemoveElementTwice(t *testing.T) {
 			t.Errorf("passed to %v:\n%s", wanted, set)
 		}
 	}
+}
+
+// TestRepairInOneTransaction repairs a ruleset that somebody changed. All changes are one transaction, so that no packet
+// meets a chain without some of its rules.
+func TestRepairInOneTransaction(t *testing.T) {
+	t.Parallel()
+	const masquerading = "inet fairlead masq-net "
+	for name, damage := range map[string]string{
+		"first rule of two":           "nft delete rule " + masquerading + "handle $(nft -a list chain " + masquerading + "| sed -n 's/.* return .*handle //p')",
+		"policy of a chain":           "nft add chain inet fairlead postrouting '{ policy drop; }'",
+		"priority of a chain":         "nft 'delete chain inet fairlead postrouting; add chain inet fairlead postrouting { type nat hook postrouting priority 7; }'",
+		"type of a set":               "nft 'flush table inet fairlead; delete set " + masquerading + "; add set " + masquerading + "{ type ipv6_addr; }'",
+		"all rules":                   "nft flush table inet fairlead",
+		"the table":                   "nft delete table inet fairlead",
+		"an element, and a last rule": "nft 'flush chain inet fairlead postrouting; flush set " + masquerading + "'",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			kerneltest.Host(t)
+			e := open(t, "", kernel.Options{})
+			list := masquerade("10.1.0.5")
+			if err := e.Apply(list); err != nil {
+				t.Fatal(err)
+			}
+			want := sortedLines(kerneltest.Run(t, "nft", "list", "ruleset"))
+			e.DiscardUndo()
+			kerneltest.Run(t, "sh", "-c", damage)
+			before, err := e.Generation()
+			if err != nil {
+				t.Fatal(err)
+			}
+			done, err := e.Repair(list)
+			if err != nil || len(done) == 0 {
+				t.Errorf("repair: %v %v", done, err)
+			}
+			for _, r := range done {
+				if r.Err != nil {
+					t.Errorf("%s: %v", r.Object, r.Err)
+				}
+			}
+			if after, err := e.Generation(); err != nil || after != before+1 {
+				t.Errorf("%d transactions (%v), want 1", after-before, err)
+			}
+			if have := sortedLines(kerneltest.Run(t, "nft", "list", "ruleset")); have != want {
+				t.Errorf("after the repair:\n%s\nbefore the damage:\n%s", have, want)
+			}
+		})
+	}
+}
+
+// sortedLines makes rulesets comparable, because a chain that was added again is the last one.
+func sortedLines(s string) string {
+	lines := strings.Split(s, "\n")
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
 }
 
 // TestRulesReadBack checks that nft lists each rule as it was written.

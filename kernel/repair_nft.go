@@ -2,8 +2,9 @@ package kernel
 
 import (
 	"errors"
-	"fmt"
 	"os"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // rules restores the ruleset in one transaction: missing elements, and missing parts together with their neighbours. An
@@ -13,10 +14,9 @@ func (r *repair) rules(list Objects) {
 		return
 	}
 	e := r.engine
-	err := e.replaceDifferent(r.nft)
-	if err == nil {
-		err = e.clearRulesAfter(list, r.nft)
-	}
+	var err error
+	e.replaced, err = e.replacedFor(list, r.nft)
+	defer func() { e.replaced = replaced{} }()
 	refused := map[Object]error{}
 	for err == nil {
 		e.nft = nil
@@ -64,39 +64,76 @@ func objectsOf(list []Difference) (out Objects) {
 	return out
 }
 
-// clearRulesAfter deletes the first rule of a chain that differs and the rules that follow it, so that all are added
-// again in order.
-func (e *Engine) clearRulesAfter(list Objects, differ []Difference) error {
-	wrong := map[*NFT]bool{}
+// replaced are parts of a ruleset that a repair adds again. The transaction that adds them deletes the former ones first, so
+// that no packet meets a ruleset without them.
+type replaced struct {
+	rules map[string]map[string]bool // tags of rules by chain, see chainOf
+	parts map[*NFT][]netlink.Request // the requests that delete the part, or change it in place
+}
+
+// replacedFor returns what to replace for the differences: in each chain, the first rule of the list that differs and those
+// that follow it, because the kernel appends rules; all rules of a chain that has another hook; sets and maps that differ.
+func (e *Engine) replacedFor(list Objects, differ []Difference) (out replaced, _ error) {
+	out = replaced{map[string]map[string]bool{}, map[*NFT][]netlink.Request{}}
+	wrong, emptied := map[*NFT]bool{}, map[string]bool{}
 	for _, n := range Of[*NFT](objectsOf(differ)) {
-		wrong[n] = true
+		if wrong[n] = true; n.Kind == "rule" {
+			continue
+		}
+		m, err := n.read(e)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return out, err
+		}
+		reqs, deletes, err := n.replacement(m)
+		if err != nil {
+			return out, err
+		}
+		out.parts[n] = reqs
+		if deletes && n.Kind == "chain" {
+			emptied[chainOf(n)] = true
+		}
 	}
-	after := map[string]map[string]bool{} // by chain: comments of rules to add again
-	chain := map[string]*NFT{}
 	for _, n := range Of[*NFT](list) {
 		if n.Kind != "rule" {
 			continue
 		}
 		key := chainOf(n)
-		if wrong[n] && after[key] == nil {
-			after[key], chain[key] = map[string]bool{}, n
+		if out.rules[key] == nil && (wrong[n] || emptied[key]) {
+			out.rules[key] = map[string]bool{}
 		}
-		if after[key] != nil {
-			after[key][n.Tag()] = true
-		}
-	}
-	for key, tags := range after {
-		if err := e.deleteTaggedRules(chain[key], tags); err != nil {
-			return err
+		if out.rules[key] != nil {
+			out.rules[key][n.Tag()] = true
 		}
 	}
-	return nil
+	return out, nil
 }
 
-func (e *Engine) deleteTaggedRules(n *NFT, tags map[string]bool) error {
-	err := e.deleteRules(n.Family, n.Table, n.Name, func(comment string) bool { return tags[comment] })
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("reorder the rules of %s: %w", chainOf(n), err)
+// addReplaced adds the requests that delete what the transaction replaces.
+func (e *Engine) addReplaced(b *transaction, list []inRuleset) error {
+	parts, listed := partsOf(list), map[string]bool{}
+	for _, n := range parts {
+		key := chainOf(n)
+		if n.Kind != "rule" || e.replaced.rules[key] == nil || listed[key] {
+			continue
+		}
+		listed[key] = true
+		have, err := e.NFTRules(n.Family, n.Table, n.Name)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		for _, r := range have {
+			if e.replaced.rules[key][r.Comment] {
+				b.reqs, b.objects = append(b.reqs, n.part().Delete(r.handle)), append(b.objects, n)
+			}
+		}
+	}
+	for _, n := range parts {
+		for _, req := range e.replaced.parts[n] {
+			b.reqs, b.objects = append(b.reqs, req), append(b.objects, n)
+		}
 	}
 	return nil
 }
