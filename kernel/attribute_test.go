@@ -172,6 +172,7 @@ func exemptAttributes() map[string]string {
 		"Route.Proto":               "an identical route that somebody else added does as well, for ADD too",
 		"Sysctl.Link":               "it says with which link the key goes away",
 		"Sysctl.IfZero":             onADD,
+		"Sysctl.KeepZero":           "TestForwardingKeepsZero shows that 0 is no difference",
 		"Sysctl.Optional":           onADD,
 		"Sysctl.IsShared":           shared,
 		"Sysctl.Previous":           onDEL,

@@ -22,6 +22,7 @@ type Sysctl struct {
 	Value    string `json:",omitzero"`
 	Link     string `json:",omitzero"` // the link that the key belongs to; "": the namespace
 	IfZero   bool   `json:",omitzero"` // write only if the value is 0: writing ip_forward resets other keys
+	KeepZero bool   `json:",omitzero"` // leave 0 alone: somebody turned the feature off
 	Optional bool   `json:",omitzero"` // a kernel without the key is not an error
 	IsShared bool   `json:",omitzero"`
 	Previous string `json:"Was,omitzero"` // the value that remove restores
@@ -70,14 +71,19 @@ func (s *Sysctl) ensure(e *Engine) error {
 		return s.ensureNetnsOnly(e)
 	}
 	return e.InNetns(s.In, func() error {
-		if s.IfZero || s.IsShared || s.busyWaits() {
+		if s.IfZero || s.KeepZero || s.IsShared || s.busyWaits() {
 			have, err := readSysctl(s.Key)
-			if err == nil && (have == s.Value || s.IfZero && have != "0") {
+			if err == nil && (have == s.Value || s.leaves(have)) {
 				return nil
 			}
 		}
 		return writeSysctl(s.Key, s.Value, s.Optional)
 	})
+}
+
+// leaves reports whether the object does not change a value.
+func (s *Sysctl) leaves(have string) bool {
+	return s.IfZero && have != "0" || s.KeepZero && have == "0"
 }
 
 // busyWaits reports whether writing the key keeps a processor busy: while the kernel's global lock is taken, the kernel
@@ -119,7 +125,7 @@ func (s *Sysctl) diff(e *Engine) (d []string, err error) {
 			return nil
 		case err != nil:
 			return err
-		case !s.matches(have) && (!s.IfZero || have == "0"):
+		case !s.matches(have) && !s.leaves(have):
 			d = []string{"is " + have}
 		}
 		return nil
@@ -300,13 +306,14 @@ func openSysctl(key string, flags int) (int, error) {
 
 // Forwarding returns the sysctls with which a namespace forwards packets of a family. Uplinks are links of the namespace
 // with a default route from router advertisements. With IPv6 forwarding and accept_ra 1, the default, the kernel would
-// ignore advertisements, and the route would expire: accept_ra 2 accepts them.
+// ignore advertisements, and the route would expire: accept_ra 2 accepts them. With accept_ra 0, a program handles the
+// advertisements, for example systemd-networkd, and the kernel must not.
 func Forwarding(in Side, six bool, uplinks []string) (out Objects) {
 	if !six {
 		return Objects{&Sysctl{In: in, Key: "net/ipv4/ip_forward", Value: "1", IfZero: true, IsShared: true}}
 	}
 	for _, l := range uplinks {
-		out = append(out, &Sysctl{In: in, Key: "net/ipv6/conf/" + l + "/accept_ra", Value: "2", IsShared: true, Optional: true})
+		out = append(out, &Sysctl{In: in, Key: "net/ipv6/conf/" + l + "/accept_ra", Value: "2", KeepZero: true, IsShared: true, Optional: true})
 	}
 	return append(out, &Sysctl{In: in, Key: "net/ipv6/conf/all/forwarding", Value: "1", IfZero: true, IsShared: true})
 }
