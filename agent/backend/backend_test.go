@@ -2,6 +2,7 @@ package backend_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -83,6 +84,21 @@ func many(n int, list ...cluster.Backend) backend.Input {
 	}
 	in.Self = node("a", "192.0.255.255/16")
 	return in
+}
+
+// TestIsolatedNetworkWithDirect checks that the nodes of an isolated network use its tunnel although the stored network
+// asks for plain routes.
+func TestIsolatedNetworkWithDirect(t *testing.T) {
+	t.Parallel()
+	compile := func(direct bool) backend.Result {
+		in := many(2, cluster.Backend{Type: cluster.VXLAN, Direct: direct})
+		in.Network.Isolated, in.Network.VNI = true, 7
+		return backend.Compile(in)
+	}
+	want, got := compile(false), compile(true)
+	if fmt.Sprint(got.Objects) != fmt.Sprint(want.Objects) || !maps.Equal(got.By, want.By) || len(want.By) != 2 {
+		t.Errorf("with direct: %v %v\nwithout: %v %v", got.By, got.Objects, want.By, want.Objects)
+	}
 }
 
 // TestManyPeers checks that compiling thousands of peers is fast and deterministic, has no duplicate objects, and puts

@@ -21,12 +21,20 @@ type Result struct {
 	TunnelMTU int               // the smallest MTU of Tunnels, in bytes; 0 without any
 }
 
-// Configured returns a network's backends; the default is vxlan.
+// Configured returns a network's backends; the default is vxlan. It ignores plain routes in an isolated network, which
+// cluster.Network.Validate refuses: its namespace has no link to the nodes but the tunnel.
 func Configured(n *cluster.Network) []cluster.Backend {
-	if len(n.Backends) > 0 {
+	if len(n.Backends) == 0 {
+		return []cluster.Backend{{Type: cluster.VXLAN}}
+	}
+	if !n.Isolated {
 		return n.Backends
 	}
-	return []cluster.Backend{{Type: cluster.VXLAN}}
+	list := slices.Clone(n.Backends)
+	for i := range list {
+		list[i].Direct = false
+	}
+	return list
 }
 
 // Compile connects this node with each peer by the first backend that fits the pair. It computes the input's Conf, MTU

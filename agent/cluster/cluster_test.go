@@ -74,6 +74,7 @@ func TestValidate(t *testing.T) {
 		`{"subnets": [{"cidr": "10.0.0.0/16"}], "backends": [{"type": "wireguard", "rotate": 65536}]}`:                                                                          "rotate is 65536: want 0 to 65535 hours",
 		`{"subnets": [{"cidr": "10.0.0.0/16"}], "backends": [{"type": "wireguard", "keepalive": 65535, "rotate": 65535}]}`:                                                      "",
 		`{"subnets": [{"cidr": "10.0.0.0/16"}], "isolated": true, "backends": [{"type": "bgp"}]}`:                                                                               "an isolated network can only have vxlan",
+		`{"subnets": [{"cidr": "10.0.0.0/16"}], "isolated": true, "backends": [{"type": "vxlan", "direct": true}]}`:                                                             "backends[0].direct is set: all packets",
 		`{"subnets": [{"cidr": "10.0.0.0/16"}], "backends": [{"type": "wireguard", "when": "direct"}, {"type": "wireguard"}]}`:                                                  "backends[1] needs the same link as backends[0]",
 		`{"subnets": [{"cidr": "10.0.0.0/16"}], "backends": [{"type": "vxlan", "when": "direct"}, {"type": "vxlan", "vni": 1, "port": 4789}]}`:                                  "backends[1] needs the same link as backends[0]",
 		`{"subnets": [{"cidr": "10.0.0.0/16"}], "backends": [{"type": "vxlan", "when": "direct"}, {"type": "vxlan", "port": 8472}, {"type": "vxlan", "vni": 2, "port": 4789}]}`: "",

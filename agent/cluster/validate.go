@@ -77,6 +77,9 @@ func (n *Network) Validate() error {
 		if n.Isolated && b.Type != VXLAN {
 			bad(fmt.Sprintf("backends[%d].type", i), "is %q: an isolated network can only have %s", b.Type, VXLAN)
 		}
+		if n.Isolated && b.Direct {
+			bad(fmt.Sprintf("backends[%d].direct", i), "is set: all packets of an isolated network take the tunnel")
+		}
 		if j := slices.IndexFunc(n.Backends[:i], func(other Backend) bool { return n.contend(b, other) }); j >= 0 {
 			bad(fmt.Sprintf("backends[%d]", i), "needs the same link as backends[%d] with other settings: a node has one link of the type %s%s", j, b.Type,
 				map[string]string{VXLAN: " for a vni, with one port"}[b.Type])
