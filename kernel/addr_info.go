@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/fairlead/fairlead/kernel/netlink"
 	"golang.org/x/sys/unix"
@@ -47,12 +48,12 @@ func (e *Engine) AddrInfos(s Side, index int) (out []AddrInfo, _ error) {
 // GlobalAddrs lists the addresses of a link without its link-local ones (fe80::). Unstable addresses come last: the
 // kernel lists the newest first, which with privacy extensions is a temporary one.
 func (e *Engine) GlobalAddrs(s Side, index int) ([]netip.Prefix, error) {
-	stable, unstable, err := e.globalAddrs(s, index)
+	have, err := e.AddrInfos(s, index)
+	stable, unstable := globalAddrs(have)
 	return append(stable, unstable...), err
 }
 
-func (e *Engine) globalAddrs(s Side, index int) (stable, unstable []netip.Prefix, _ error) {
-	have, err := e.AddrInfos(s, index)
+func globalAddrs(have []AddrInfo) (stable, unstable []netip.Prefix) {
 	for _, a := range have {
 		switch {
 		case a.Scope == unix.RT_SCOPE_LINK:
@@ -62,7 +63,7 @@ func (e *Engine) globalAddrs(s Side, index int) (stable, unstable []netip.Prefix
 			stable = append(stable, a.Prefix)
 		}
 	}
-	return stable, unstable, err
+	return stable, unstable
 }
 
 // LinkByAddr returns the host's link that has an address.
@@ -79,11 +80,13 @@ func (e *Engine) LinkByAddr(ip netip.Addr) (*LinkInfo, error) {
 	return nil, fmt.Errorf("no link has the address %s", ip)
 }
 
-// LinkAddrs returns a link of the host and its addresses without the link-local ones.
+// LinkAddrs returns a link of the host and its addresses without the link-local ones, and without those that another host
+// on the link has.
 func (e *Engine) LinkAddrs(name string) (l *LinkInfo, stable, unstable []netip.Prefix, err error) {
 	if l, err = e.Link(Host, name); err != nil {
 		return nil, nil, nil, err
 	}
-	stable, unstable, err = e.globalAddrs(Host, l.Index)
+	have, err := e.AddrInfos(Host, l.Index)
+	stable, unstable = globalAddrs(slices.DeleteFunc(have, func(a AddrInfo) bool { return a.Duplicate }))
 	return l, stable, unstable, err
 }
