@@ -155,6 +155,7 @@ func (k *kernelReconciler) host(prefer, published []netip.Addr) (desired.Host, e
 		if h.Underlay.MTU, err = k.uplinkMTU(); err != nil {
 			return desired.Host{}, err
 		}
+		h.Underlay.Unbound = l.MTU < h.Underlay.MTU
 	}
 	wanted := slices.Concat(prefer, kept(slices.Concat(published, k.chosen), stable))
 	h.Addresses, err = chooseAddresses(slices.Concat(stable, unstable), k.conf.Addresses, wanted)

@@ -18,7 +18,8 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// TestLoopbackUnderlay checks that the MTU is that of the uplinks if the node's address is on lo.
+// TestLoopbackUnderlay checks that the MTU is that of the uplinks if the node's address is on lo, and that no tunnel is
+// bound to lo if its MTU is smaller.
 func TestLoopbackUnderlay(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
@@ -39,8 +40,12 @@ func TestLoopbackUnderlay(t *testing.T) {
 	} {
 		ip(args)
 	}
-	if h, err := k.host(nil, nil); err != nil || h.Underlay.MTU != 1400 {
-		t.Errorf("got %+v (%v), want the MTU 1400", h.Underlay, err)
+	if h, err := k.host(nil, nil); err != nil || h.Underlay.MTU != 1400 || h.Underlay.Unbound {
+		t.Errorf("got %+v (%v), want the MTU 1400, bound to lo", h.Underlay, err)
+	}
+	ip("link set lo mtu 1300") // less than the uplinks, as a dummy link may have
+	if h, err := k.host(nil, nil); err != nil || h.Underlay.MTU != 1400 || !h.Underlay.Unbound {
+		t.Errorf("got %+v (%v), want the MTU 1400, not bound to lo", h.Underlay, err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"net/netip"
@@ -19,7 +20,7 @@ type VXLAN struct {
 	ID       int        `json:",omitzero"` // VNI, 24 bits
 	Port     int        `json:",omitzero"` // UDP port of the peers and of this host
 	Local    netip.Addr `json:",omitzero"` // address of this host, IPv4 or IPv6
-	Link     string     `json:",omitzero"` // underlay, a link of the host
+	Link     string     `json:",omitzero"` // underlay, a link of the host, whose MTU limits the tunnel's; "": none
 	MAC      string     `json:",omitzero"`
 	MTU      int        `json:",omitzero"`     // bytes
 	OwnerTag string     `json:"Mark,omitzero"` // alias
@@ -47,7 +48,10 @@ func (v *VXLAN) String() string {
 	if v.MTU > 0 {
 		s += " mtu " + strconv.Itoa(v.MTU)
 	}
-	s += fmt.Sprintf(" up type vxlan id %d local %s dev %s", v.ID, v.Local, v.Link)
+	s += fmt.Sprintf(" up type vxlan id %d local %s", v.ID, v.Local)
+	if v.Link != "" {
+		s += " dev " + v.Link
+	}
 	if v.In == Container {
 		s += " of the host"
 	}
@@ -63,7 +67,9 @@ func (v *VXLAN) tunnel() tunnel {
 		side: v.In, name: v.Name, typ: "vxlan", mac: v.MAC, mtu: v.MTU, port: v.Port, ownerTag: v.OwnerTag, underlay: v.Link, differs: v.differs,
 		data: func(n *netlink.Buffer, under int) {
 			n.Uint32(vxlanID, uint32(v.ID))
-			n.Uint32(vxlanLink, uint32(under))
+			if under != 0 {
+				n.Uint32(vxlanLink, uint32(under))
+			}
 			local := uint16(vxlanLocal)
 			if v.Local.Is6() {
 				local = vxlanLocal6
@@ -87,7 +93,7 @@ func (v *VXLAN) differs(l *LinkInfo, under int) (d []string) {
 		d = append(d, fmt.Sprintf("local is %s, want %s", have, v.Local))
 	}
 	if dev := int(netlink.Uint32(netlink.Attr(l.data, vxlanLink))); dev != under {
-		d = append(d, v.Link+" is not its underlay")
+		d = append(d, cmp.Or(v.Link, "no link")+" is not its underlay")
 	}
 	if port := netlink.Attr(l.data, vxlanPort); len(port) == 2 && int(binary.BigEndian.Uint16(port)) != v.Port {
 		d = append(d, fmt.Sprintf("port is %d, want %d", binary.BigEndian.Uint16(port), v.Port))

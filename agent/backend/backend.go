@@ -14,7 +14,10 @@ import (
 type Underlay struct {
 	Link  string
 	Index int
-	MTU   int // in bytes
+	MTU   int // in bytes, of the links that packets leave through
+	// Unbound: tunnels are not bound to the link, because the kernel would limit their MTU to the link's, which is smaller
+	// than MTU. Packets leave through other links.
+	Unbound bool
 }
 
 // Input is the input of a backend.

@@ -101,6 +101,19 @@ func TestIsolatedNetworkWithDirect(t *testing.T) {
 	}
 }
 
+// TestUnboundUnderlay checks that a VXLAN link is not bound to an underlay whose MTU would limit its own.
+func TestUnboundUnderlay(t *testing.T) {
+	t.Parallel()
+	for unbound, want := range map[bool]string{false: "eth0", true: ""} {
+		in := site(network(cluster.Backend{Type: cluster.VXLAN}))
+		in.Underlay.MTU, in.Underlay.Unbound = 9000, unbound
+		links := kernel.Of[*kernel.VXLAN](backend.Compile(in).Objects)
+		if len(links) != 1 || links[0].Link != want || links[0].MTU != 8950 {
+			t.Errorf("unbound %v: %v, want one on %q with the MTU 8950", unbound, links, want)
+		}
+	}
+}
+
 // TestManyPeers checks that compiling thousands of peers is fast and deterministic, has no duplicate objects, and puts
 // a peer's route after the objects it needs.
 func TestManyPeers(t *testing.T) {

@@ -50,9 +50,12 @@ func vxlan(in *Input) (out kernel.Objects, problems []Problem) {
 
 // vxlanOn returns a link with the given name, over the underlay's address family.
 func (in *Input) vxlanOn(name string) (out kernel.Objects, problems []Problem) {
-	vni := in.vni()
+	vni, link := in.vni(), in.Underlay.Link
+	if in.Underlay.Unbound {
+		link = ""
+	}
 	out = append(out, &kernel.VXLAN{
-		In: in.In, Name: name, ID: vni, Port: cmp.Or(in.Conf.Port, vxlanPort), Local: in.Self.Address(in.six()), Link: in.Underlay.Link,
+		In: in.In, Name: name, ID: vni, Port: cmp.Or(in.Conf.Port, vxlanPort), Local: in.Self.Address(in.six()), Link: link,
 		MAC: tunnelMAC(in.Self, in.six(), vni), MTU: in.MTU, OwnerTag: in.linkAlias("vxlan"),
 	})
 	out = append(out, in.own(name)...)
