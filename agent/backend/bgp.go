@@ -8,11 +8,12 @@ import (
 )
 
 // bgp returns the routes that neighbours announced inside the network's subnets. It skips prefixes inside of what other
-// backends connect, and those that overlap this node's own blocks, except single addresses that a peer uses according to
-// the store. A neighbour can redirect neither traffic outside the network, nor traffic of this node's containers, nor
-// traffic that takes another backend.
+// backends connect and inside this node's own blocks, except single addresses that a peer uses according to the store. A
+// neighbour can redirect neither traffic outside the network, nor traffic of this node's containers, nor traffic that
+// takes another backend: a wider prefix than a block, such as a router's summary, loses against the block's own route.
 func bgp(in *Input) (out kernel.Objects, _ []Problem) {
-	var connected prefixes
+	var connected, own prefixes
+	own.add(in.Blocks...)
 	for _, p := range in.Others {
 		connected.add(p.Dst...)
 	}
@@ -23,8 +24,8 @@ func bgp(in *Input) (out kernel.Objects, _ []Problem) {
 		}
 	}
 	for _, l := range in.Learned {
-		ours := connected.covers(l.Dst) || slices.ContainsFunc(in.Blocks, l.Dst.Overlaps)
-		l.Via = slices.DeleteFunc(slices.Clone(l.Via), in.isSelf)
+		ours := connected.covers(l.Dst) || own.covers(l.Dst)
+		l.Via = in.nextHops(l.Via)
 		if in.Network.Covers(l.Dst) && len(l.Via) > 0 && !connected.has[l.Dst] && (!ours || moved[l.Dst]) {
 			out = append(out, in.learned(l))
 		}
@@ -32,9 +33,23 @@ func bgp(in *Input) (out kernel.Objects, _ []Problem) {
 	return out, nil
 }
 
-// isSelf reports whether this node has an address. A route by itself as the next hop leads nowhere.
-func (in *Input) isSelf(a netip.Addr) bool {
-	return slices.ContainsFunc(in.Self.Addresses, func(p netip.Prefix) bool { return p.Addr() == a })
+// nextHops returns the addresses without this node's own, by which a route leads nowhere. If some share a prefix with this
+// node, it leaves out the others: the kernel rejects a route of which one next hop is on no link.
+func (in *Input) nextHops(list []netip.Addr) (out []netip.Addr) {
+	var near []netip.Addr
+	for _, a := range list {
+		if slices.ContainsFunc(in.Self.Addresses, func(p netip.Prefix) bool { return p.Addr() == a }) {
+			continue
+		}
+		out = append(out, a)
+		if slices.ContainsFunc(in.Self.Addresses, func(p netip.Prefix) bool { return p.Contains(a) }) {
+			near = append(near, a)
+		}
+	}
+	if len(near) > 0 {
+		return near
+	}
+	return out
 }
 
 func (in *Input) learned(l Learned) kernel.Object {

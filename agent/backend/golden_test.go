@@ -89,7 +89,9 @@ func goldenInputs() map[string]backend.Input {
 	learned.Learned = []backend.Learned{
 		{Dst: netip.MustParsePrefix("10.244.0.128/26"), Via: via("192.0.2.254")},
 		{Dst: netip.MustParsePrefix("fd00:244::80/122"), Via: via("2001:db8::fe 2001:db8::ff")},
-		{Dst: netip.MustParsePrefix("10.244.0.192/26"), Via: via("192.0.2.1 192.0.2.253")}, // this node's address is no next hop
+		{Dst: netip.MustParsePrefix("10.244.0.192/26"), Via: via("192.0.2.1 192.0.2.253")},              // this node's address is no next hop
+		{Dst: netip.MustParsePrefix("10.244.2.0/26"), Via: via("192.0.2.254 198.51.100.9 192.0.2.253")}, // one is on no link
+		{Dst: netip.MustParsePrefix("10.244.2.64/26"), Via: via("198.51.100.8 198.51.100.9")},           // both are
 		{Dst: netip.MustParsePrefix("10.244.1.0/26"), Via: via("192.0.2.1")},
 		{Dst: netip.MustParsePrefix("10.244.0.7/32"), Via: via("192.0.2.254")},  // a fixed address of this node's block, now on another node
 		{Dst: netip.MustParsePrefix("10.244.0.8/32"), Via: via("192.0.2.254")},  // an address of this node's block, on no other node
@@ -98,6 +100,8 @@ func goldenInputs() map[string]backend.Input {
 		{Dst: netip.MustParsePrefix("10.244.0.99/32"), Via: via("192.0.2.254")},
 		{Dst: netip.MustParsePrefix("10.244.0.98/32"), Via: via("192.0.2.254")}, // a fixed address of that, now on another node
 		{Dst: netip.MustParsePrefix("10.244.0.0/26"), Via: via("192.0.2.254")},  // this node's own block
+		{Dst: netip.MustParsePrefix("10.244.0.0/17"), Via: via("192.0.2.254")},  // a router's summary of all blocks
+		{Dst: netip.MustParsePrefix("10.244.0.32/27"), Via: via("192.0.2.254")}, // a part of this node's block
 		{Dst: netip.MustParsePrefix("0.0.0.0/0"), Via: via("192.0.2.254")},      // outside the network
 		{Dst: netip.MustParsePrefix("10.0.0.0/8"), Via: via("192.0.2.254")},
 	}
