@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/fairlead/fairlead/agent/address/local"
@@ -59,6 +60,9 @@ func (k *kernelReconciler) openNamespace(network string) (*namespace, error) {
 		return nil, err
 	}
 	ns, err := netns.Open(path)
+	if err != nil && k.conf.MountNamespace != "" {
+		return nil, fmt.Errorf("%w: the agent's container does not see mounts of the host. Set mountPropagation: HostToContainer for its volume %s", err, filepath.Dir(path))
+	}
 	if err != nil {
 		return nil, err
 	}

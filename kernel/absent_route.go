@@ -50,7 +50,7 @@ func (n *AbsentRoute) diff(e *Engine) ([]string, error) {
 		return nil, err
 	}
 	for _, h := range have {
-		if h.Dst == n.Route.Dst && h.Index == i && h.Via == n.Route.Via && h.Metric == n.Route.Metric {
+		if h.Dst == n.Route.Dst && h.Index == i && n.Route.sameGateways(h) && h.Metric == n.Route.Metric {
 			return []string{fmt.Sprintf("exists again in table %d", h.Table)}, nil
 		}
 	}

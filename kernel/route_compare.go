@@ -44,7 +44,7 @@ func (r *Route) find(e *Engine) (same, other *RouteInfo, err error) {
 	for n, h := range have {
 		switch {
 		case h.Dst != r.Dst.Masked() || h.Type != r.KernelType():
-		case (i == 0 || h.Index == i) && h.Via == r.Via && sameHops(h.Hops, r.Hops) && r.hasMetric(h):
+		case (i == 0 || h.Index == i) && r.sameGateways(h) && r.hasMetric(h):
 			if len(r.differs(h)) == 0 {
 				return &have[n], nil, nil
 			}
@@ -59,6 +59,15 @@ func (r *Route) find(e *Engine) (same, other *RouteInfo, err error) {
 // hasMetric compares the metric. The kernel's default is 0 for IPv4, and 1024 for IPv6, or 256 for its own routes.
 func (r *Route) hasMetric(h RouteInfo) bool {
 	return h.Metric == r.Metric || r.Metric == 0 && r.Dst.Addr().Is6()
+}
+
+// sameGateways compares the gateways. The kernel merges IPv6 routes to one destination through one link into a multipath
+// route, of which the route is then one hop.
+func (r *Route) sameGateways(h RouteInfo) bool {
+	if len(r.Hops) == 0 && r.Dst.Addr().Is6() && slices.ContainsFunc(h.Hops, func(hop Hop) bool { return hop.Via == r.Via }) {
+		return true
+	}
+	return h.Via == r.Via && sameHops(h.Hops, r.Hops)
 }
 
 func sameHops(a, b []Hop) bool {

@@ -244,7 +244,7 @@ func (s *StackedLink) explain(err error) error {
 	case tooSmall(s.MTU, err):
 		return errTooSmall(s.MTU, err)
 	case errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EINVAL):
-		return fmt.Errorf("%s cannot be the parent of a %s: it is a bridge port, is a %s itself, or has links of another type or mode: %w", s.Parent, s.Type, s.Type, err)
+		return fmt.Errorf("%s cannot be the parent of a %s: it is a bridge port, or has links of another type or mode: %w", s.Parent, s.Type, err)
 	}
 	return unknownType(s.Type, err)
 }
@@ -268,13 +268,19 @@ func (s *StackedLink) diff(e *Engine) ([]string, error) {
 		return nil, &goneError{"its parent " + s.Parent + " is missing in the " + s.ParentSide.String()}
 	case err != nil:
 		return nil, err
-	case parent.Index != l.Peer:
+	case parent.Index != l.Peer && !s.isNextTo(parent, l):
 		return nil, &goneError{s.Parent + " is not its parent"}
 	}
 	if id := int(netlink.Uint16(netlink.Attr(l.data, vlanID))); s.Type == "vlan" && id != s.VLAN {
 		return nil, &goneError{fmt.Sprintf("VLAN is %d, want %d", id, s.VLAN)}
 	}
 	return append(s.attrs().differs(l), s.dataDiff(l)...), nil
+}
+
+// isNextTo reports whether a link and the parent that it was created on have the same parent: on a macvlan, the kernel
+// creates a macvlan of the macvlan's parent, and the same for ipvlan.
+func (s *StackedLink) isNextTo(parent, l *LinkInfo) bool {
+	return s.Type != "vlan" && parent.Kind == s.Type && parent.Peer == l.Peer
 }
 
 func (s *StackedLink) attrs() commonAttrs {

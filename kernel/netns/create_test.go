@@ -70,6 +70,10 @@ func TestCreateInMountNamespace(t *testing.T) {
 		t.Error("it is mounted in the test's mount namespace")
 	}
 	kerneltest.Run(t, "nsenter", "--mount="+there, "nsenter", "--net="+path, "ip", "link", "show", "lo")
+	must(t, netns.Create(there, path)) // it exists, although this mount namespace does not show it
+	if n := strings.Count(kerneltest.Run(t, "nsenter", "--mount="+there, "cat", "/proc/self/mounts"), " "+path+" "); n != 1 {
+		t.Errorf("%d namespaces are mounted at the path, want 1", n)
+	}
 	must(t, netns.Remove(there, path))
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the file is left: %v", err)

@@ -194,6 +194,12 @@ func keepNetns(c *netlink.Conn, mountNS, path string) error {
 	if err := enterMounts(mountNS); err != nil {
 		return err
 	}
+	if mountNS != "" { // the caller may not see a namespace that exists there
+		if ns, err := Open(path); err == nil {
+			ns.Close()
+			return nil
+		}
+	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
