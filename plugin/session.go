@@ -37,6 +37,7 @@ type session struct {
 	earlier     []kernel.Owner            // attachments of the list that were finished before rec's, on other interfaces
 	jobs        []*job                    // ADDs that are in the record or will be
 	pending     []pendingObject           // objects to apply
+	applyErr    error                     // why pending objects could not be applied: the operation has failed
 	unlocks     []func()                  // release the locks on claims, once the record has them
 	links       map[link]*kernel.LinkInfo // links read from the kernel since the last change
 	// planned are links that plugins were given before they existed.
@@ -154,8 +155,17 @@ func (s *session) declare(j *job, list kernel.Objects) {
 	j.written = false
 }
 
-// flush applies the pending objects. It writes the record before it changes the kernel.
+// flush applies the pending objects. After an error, it returns that error always: a plugin may tolerate that its question
+// has no answer, but not that an earlier plugin's objects are missing.
 func (s *session) flush() error {
+	if s.applyErr == nil {
+		s.applyErr = s.apply()
+	}
+	return s.applyErr
+}
+
+// apply writes the record before it changes the kernel.
+func (s *session) apply() error {
 	if err := s.write(); err != nil {
 		return err
 	}

@@ -136,6 +136,9 @@ func settle(att *Attachment, r *cni.Result, f planning) (kernel.Objects, error) 
 			return list, err
 		}
 		value, err := missing.find(att.Facts)
+		if f, ok := att.Facts.(facts); ok && f.applyErr != nil { // not this plugin's error, whatever it does about it
+			return nil, f.applyErr
+		}
 		s.answers[missing.question] = answer{value, err}
 	}
 	return nil, fmt.Errorf("the plugin asked for %d different facts about the host: it must ask for the same facts in each call", maxQuestions)
