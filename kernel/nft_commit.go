@@ -51,7 +51,7 @@ type inRuleset interface {
 }
 
 // distinct drops repeated objects. Two addresses of an attachment share objects.
-func distinct(list []inRuleset) (out []inRuleset) {
+func distinct[T inRuleset](list []T) (out []T) {
 	seen := map[string]bool{}
 	for _, o := range list {
 		if s := o.String(); !seen[s] {

@@ -133,6 +133,7 @@ func (e *Engine) HandOver(wanted Objects) {
 // dropEmpty adds the deletion of every chain group whose sets hold only leaving elements: first its rules, then its
 // chains, then its sets.
 func (e *Engine) dropEmpty(b *transaction, parts []*NFT, leaving map[string]map[string]bool) error {
+	parts = distinct(parts)
 	for _, g := range groupNames(parts) {
 		empty, err := e.groupEmpty(g, parts, leaving)
 		if err != nil {

@@ -164,6 +164,21 @@ func TestRemoveEmptyGroupOfSeveral(t *testing.T) {
 	}
 }
 
+// TestRemoveGroupTwice removes an attachment with two addresses of one subnet. Its list has the parts of their chain group
+// twice.
+func TestRemoveGroupTwice(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	e := open(t, "", kernel.Options{})
+	list := append(masquerade("10.1.0.5"), masquerade("10.1.0.6")...)
+	if err := errors.Join(e.Apply(list), e.Remove(list)); err != nil {
+		t.Error(err)
+	}
+	if s := kerneltest.Run(t, "nft", "list", "ruleset"); strings.Contains(s, "masq-net") {
+		t.Errorf("after the removal:\n%s", s)
+	}
+}
+
 // TestRemoveElementTwice checks elements that a list has twice: they are removed, or passed on, once.
 func TestRemoveElementTwice(t *testing.T) {
 	t.Parallel()
