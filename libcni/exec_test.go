@@ -2,6 +2,7 @@ package libcni_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,7 +35,8 @@ func (a *answers) ExecList(_ context.Context, members []invoke.Member, _ *invoke
 	return []byte(a.out), 0, nil
 }
 
-// TestUnreadableResult checks that an ADD fails if what the last plugin printed is no result.
+// TestUnreadableResult checks that an ADD fails if what the last plugin printed is no result, and that the error does not
+// name a place in the configuration.
 func TestUnreadableResult(t *testing.T) {
 	t.Parallel()
 	h := newRuntimeHost(t, "first", "second")
@@ -43,6 +45,8 @@ func TestUnreadableResult(t *testing.T) {
 		lib := libcni.NewCNIConfigWithCacheDir([]string{h.bin}, h.cache, &answers{out: out})
 		if r, err := lib.AddNetworkList(t.Context(), list, runtimeConf("c1")); err == nil || !strings.Contains(err.Error(), "second") {
 			t.Errorf("%q: %+v, %v", out, r, err)
+		} else if _, ofConf := errors.AsType[*cni.ConfigError](err); ofConf || cni.AsError(err).Code != cni.CodeDecodingFailure {
+			t.Errorf("%q: %v has code %d, and is about the configuration: %v; want code 6 about the result", out, err, cni.AsError(err).Code, ofConf)
 		}
 	}
 	lib := libcni.NewCNIConfigWithCacheDir([]string{h.bin}, h.cache, &answers{out: `{"cniVersion":"1.0.0"}`})

@@ -82,8 +82,7 @@ func (c *call) answer(ctx context.Context, env func(string) string, stdin io.Rea
 // serve returns what to write to stdout.
 func (c *call) serve(ctx context.Context, env func(string) string, stdin io.Reader) ([]byte, error) {
 	if c.command == "VERSION" {
-		// Some runtimes send a configuration with VERSION, others nothing. It is ignored.
-		_, _ = io.Copy(io.Discard, io.LimitReader(stdin, maxStdin))
+		// Some runtimes send a configuration with VERSION, others nothing, and a person may have no end of input to send.
 		return wire.EncodeVersions(cni.Current, c.plugin.Versions), nil
 	}
 	v, ok := verbs()[c.command]

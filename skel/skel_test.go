@@ -5,11 +5,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 	"github.com/fairlead/fairlead/skel"
 )
 
@@ -181,6 +185,28 @@ func TestVersion(t *testing.T) {
 		if code != 0 || stdout != `{"cniVersion":"1.1.0","supportedVersions":["0.4.0","1.0.0"]}`+"\n" {
 			t.Errorf("%d %s", code, stdout)
 		}
+	}
+}
+
+// TestVersionFromTerminal checks that VERSION does not wait for the end of the input.
+func TestVersionFromTerminal(t *testing.T) {
+	t.Parallel()
+	in, end, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end.Close()
+	answered := make(chan int)
+	go func() {
+		answered <- skel.Run(context.Background(), skel.Plugin{Name: "x"}, func(string) string { return "VERSION" }, in, io.Discard, io.Discard)
+	}()
+	select {
+	case code := <-answered:
+		if code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+	case <-time.After(kerneltest.Slow(10 * time.Second)):
+		t.Error("no answer while the input is open")
 	}
 }
 

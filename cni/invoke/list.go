@@ -2,6 +2,7 @@ package invoke
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/fairlead/fairlead/cni"
@@ -36,8 +37,14 @@ func (r *ResultError) Error() string {
 	return fmt.Sprintf("%s printed %.200q: %v", r.Path, r.Out, r.Err)
 }
 
-// Unwrap returns why the result cannot be decoded.
-func (r *ResultError) Unwrap() error { return r.Err }
+// Unwrap returns why the result cannot be decoded, always as a *cni.Error: a position in the result must not be taken for
+// one in the configuration.
+func (r *ResultError) Unwrap() error {
+	if e, ok := errors.AsType[*cni.Error](r.Err); ok {
+		return e
+	}
+	return cni.Errorf(cni.CodeDecodingFailure, "%v", r.Err)
+}
 
 // DecodeResult decodes what a plugin printed. A result without a version is in the configuration's. The error is a
 // *ResultError.
