@@ -4,7 +4,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -153,6 +155,33 @@ func TestCacheOnOtherFileSystem(t *testing.T) {
 	left, _ := os.ReadDir(dir)
 	if err != nil || len(list) != 1 || len(left) != 1 {
 		t.Errorf("%v, %v; in the directory is %v", list, err, left)
+	}
+}
+
+// TestCacheBelowReadOnlyDirectory checks that the cache works if only its own directory is writable, as on hosts with a
+// read-only root.
+func TestCacheBelowReadOnlyDirectory(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	results := filepath.Join(dir, "results")
+	runtime.LockOSThread() // never unlocked: the thread ends with the test, and with it the mounts
+	if err := errors.Join(
+		os.Mkdir(results, 0o700),
+		syscall.Unshare(syscall.CLONE_NEWNS), syscall.Mount("", "/", "", syscall.MS_PRIVATE|syscall.MS_REC, ""),
+		syscall.Mount(dir, dir, "", syscall.MS_BIND, ""), syscall.Mount("", dir, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY, ""),
+		syscall.Mount("results", results, "tmpfs", 0, ""),
+	); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = syscall.Unmount(results, 0), syscall.Unmount(dir, 0) }) // before the directory is removed
+	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); !errors.Is(err, syscall.EROFS) {
+		t.Fatalf("the directory is writable: %v", err)
+	}
+	if err := replaceFile(filepath.Join(results, "net-c1-eth0"), []byte(byReference)); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := NewCNIConfigWithCacheDir(nil, dir, nil).GetCachedAttachments("c1"); err != nil || len(list) != 1 {
+		t.Errorf("%v, %v", list, err)
 	}
 }
 

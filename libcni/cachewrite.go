@@ -51,7 +51,9 @@ func replaceFile(file string, data []byte) error {
 		return nil
 	}
 	_ = os.Remove(tmp)
-	if errors.Is(err, syscall.EXDEV) { // the directory is a mount or a link: the reference library writes in place, too
+	// The directory is a mount or a link, and its parent another file system or read-only: the reference library writes in
+	// place, too.
+	if errors.Is(err, syscall.EXDEV) || errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission) {
 		return os.WriteFile(file, data, 0o600)
 	}
 	return err

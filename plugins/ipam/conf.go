@@ -33,6 +33,17 @@ func decode[T any](data []byte) (c conf[T], err error) {
 	return c, nil
 }
 
+// identity returns the network's name and the keys of ipam that find its addresses. DEL, GC and CHECK need no others: the
+// rest may have become invalid since ADD.
+func identity[T any](data []byte) (name string, keys T, err error) {
+	var c struct {
+		Name string `json:"name"`
+		IPAM T      `json:"ipam"`
+	}
+	err = cni.Decode(data, &c)
+	return c.Name, c.IPAM, err
+}
+
 // routeConf is a route in a configuration; the last five keys came with version 1.1.0.
 type routeConf struct {
 	Dst      netip.Prefix `json:"dst"`

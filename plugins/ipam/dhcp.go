@@ -93,13 +93,13 @@ func dhcpDel(ctx context.Context, args *skel.CmdArgs) error {
 
 // socketOf returns the daemon's socket from any readable part of the configuration.
 func socketOf(data []byte) string {
-	c, err := decode[struct {
+	_, keys, err := identity[struct {
 		DaemonSocketPath string `json:"daemonSocketPath"`
 	}](data)
-	if err != nil || c.IPAM.DaemonSocketPath == "" {
+	if err != nil || keys.DaemonSocketPath == "" {
 		return DefaultDHCPSocket
 	}
-	return c.IPAM.DaemonSocketPath
+	return keys.DaemonSocketPath
 }
 
 func dhcpGC(ctx context.Context, args *skel.CmdArgs) error {

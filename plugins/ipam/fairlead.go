@@ -121,15 +121,15 @@ func (f *fairlead) result(n *local.Network, ips []ipam.IP, ifName string) *cni.R
 	return r
 }
 
-// fairleadKeys parses the keys that identify an attachment. The rest of the configuration may have changed since ADD.
+// fairleadKeys parses the keys that identify an attachment.
 func fairleadKeys(data []byte) (f *fairlead, err error) {
-	c, err := decode[struct {
+	name, keys, err := identity[struct {
 		Network string `json:"network"`
 	}](data)
 	if err != nil {
 		return nil, err
 	}
-	f = &fairlead{data: data, name: c.Name, network: c.IPAM.Network, dir: local.Open("", "")}
+	f = &fairlead{data: data, name: name, network: keys.Network, dir: local.Open("", "")}
 	if f.network == "" {
 		f.network = defaultNetwork
 	}

@@ -166,17 +166,16 @@ func hostLocalStatus(ctx context.Context, args *skel.CmdArgs) error {
 	return nil
 }
 
-// openExisting opens a network's directory by the keys that identify it. The rest of the configuration may have changed
-// since ADD.
+// openExisting opens a network's directory.
 func openExisting(ctx context.Context, data []byte) (*ipam.Store, string, error) {
-	c, err := decode[struct {
+	name, keys, err := identity[struct {
 		DataDir string `json:"dataDir"`
 	}](data)
 	if err != nil {
 		return nil, "", err
 	}
-	store, err := ipam.Open(ctx, dataDirOr(c.IPAM.DataDir), c.Name, ipam.Options{Existing: true})
-	return store, c.Name, err
+	store, err := ipam.Open(ctx, dataDirOr(keys.DataDir), name, ipam.Options{Existing: true})
+	return store, name, err
 }
 
 func dataDirOr(dir string) string {

@@ -207,3 +207,23 @@ func TestDelAndGCWithoutState(t *testing.T) {
 		t.Errorf("the data directory was created: %v", err)
 	}
 }
+
+// TestDelOfInvalidConf checks that DEL releases addresses although keys that only ADD needs have become invalid.
+func TestDelOfInvalidConf(t *testing.T) {
+	t.Parallel()
+	for _, bad := range []string{
+		`"args": "x"`, `"args": {"cni": []}`, `"args": {"cni": {"ips": "10.1.2.9"}}`, `"runtimeConfig": 5`, `"runtimeConfig": {"ips": "10.1.2.9"}`, `"runtimeConfig": {"ipRanges": {}}`,
+	} {
+		dir := t.TempDir()
+		conf := `{"cniVersion": "1.1.0", "name": "net", "ipam": {"type": "host-local", "subnet": "10.1.2.0/24", "dataDir": "` + dir + `"}}`
+		mustRun(t, ours(HostLocal()), call{verb: "ADD", id: "one", conf: conf})
+		file := filepath.Join(dir, "net", "10.1.2.2")
+		if _, err := os.Stat(file); err != nil {
+			t.Fatal(err)
+		}
+		mustRun(t, ours(HostLocal()), call{verb: "DEL", id: "one", conf: strings.Replace(conf, "{", "{"+bad+", ", 1)})
+		if _, err := os.Stat(file); !os.IsNotExist(err) {
+			t.Errorf("%s: the address is not released: %v", bad, err)
+		}
+	}
+}

@@ -104,11 +104,11 @@ func whereaboutsGC(ctx context.Context, args *skel.CmdArgs) error {
 // eachNetwork calls do for every network of the current configuration, and for every other network on this node that
 // concerned accepts: the configuration may have had it at ADD.
 func eachNetwork(data []byte, concerned func(f *fairlead) bool, do func(f *fairlead) error) error {
-	c, err := decode[struct{}](data)
+	name, _, err := identity[struct{}](data)
 	if err != nil {
 		return err
 	}
-	w := &whereabouts{name: c.Name}
+	w := &whereabouts{name: name}
 	names := map[string]bool{}
 	if now, err := parseWhereabouts(data, ""); err == nil {
 		for _, n := range now.networks {
