@@ -15,8 +15,8 @@ type Args []Arg
 // argIgnoreUnknown makes a plugin accept unknown keys. Every runtime that passes keys of its own sets it.
 const argIgnoreUnknown = "IgnoreUnknown"
 
-// ParseArgs parses CNI_ARGS: "KEY=VALUE;KEY2=VALUE2", with keys of letters, digits, "_", "-" and ".". Source:
-// specification, section 2.
+// ParseArgs parses CNI_ARGS: "KEY=VALUE;KEY2=VALUE2". The specification, section 2, wants alphanumeric keys. A key with
+// other characters is no error, as in the reference library: it may be another program's.
 func ParseArgs(s string) (Args, error) {
 	if s == "" {
 		return nil, nil
@@ -24,21 +24,12 @@ func ParseArgs(s string) (Args, error) {
 	var args Args
 	for pair := range strings.SplitSeq(s, ";") {
 		key, value, ok := strings.Cut(pair, "=")
-		if !ok || !isArgKey(key) || strings.ContainsAny(value, "=\n\x00") {
-			return nil, Errorf(CodeInvalidEnvironment, "CNI_ARGS: invalid pair %q: want KEY=VALUE;KEY2=VALUE2, keys of letters, digits, '_', '-' and '.'", pair)
+		if !ok || key == "" || strings.Contains(value, "=") || strings.ContainsAny(pair, "\n\x00") {
+			return nil, Errorf(CodeInvalidEnvironment, "CNI_ARGS: invalid pair %q: want KEY=VALUE;KEY2=VALUE2", pair)
 		}
 		args = append(args, Arg{key, value})
 	}
 	return args, nil
-}
-
-func isArgKey(key string) bool {
-	for i := range len(key) {
-		if c := key[i]; !isAlnum(c) && c != '_' && c != '-' && c != '.' {
-			return false
-		}
-	}
-	return key != ""
 }
 
 // Get returns a key's value, the last one if the key is repeated.

@@ -22,7 +22,10 @@ func TestParseArgs(t *testing.T) {
 		{"A=1;", -1},
 		{"A=1;;B=2", -1},
 		{"A=1=2", -1},
-		{"A B=1", -1},
+		{"A B=1", 1},
+		{"a/b=1;é=2", 2},
+		{"A\nB=1", -1},
+		{"A=1\x00", -1},
 	} {
 		args, err := cni.ParseArgs(tt.in)
 		if (err != nil) != (tt.want < 0) || err == nil && len(args) != tt.want {
