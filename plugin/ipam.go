@@ -108,8 +108,8 @@ func (i *ipam) add(ctx context.Context) (res *cni.Result, err error) {
 		}
 		res, err = i.local.Funcs.Add(ctx, i.args)
 	}
-	_, unreadable := errors.AsType[*invoke.ResultError](err)
-	i.added = err == nil || unreadable
+	// A process may have allocated an address before it failed (specification, section 4), but not one that did not start.
+	i.added = err == nil || i.local == nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission)
 	return res, err
 }
 

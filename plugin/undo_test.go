@@ -58,8 +58,8 @@ func (b *bridged) gone() {
 	}
 }
 
-// TestUnreadableAddresses checks that addresses are released whose plugin succeeded, although nobody can use its result. A
-// plugin that failed has nothing to release.
+// TestUnreadableAddresses checks that addresses are released that nobody can use, and that DEL follows the failure of a
+// plugin (specification, section 4).
 func TestUnreadableAddresses(t *testing.T) {
 	t.Parallel()
 	for script, want := range map[string]string{
@@ -69,7 +69,8 @@ func TestUnreadableAddresses(t *testing.T) {
 		`echo '{"cniVersion": "1.1.0", "ips": [{"address": "fd00::2/64", "gateway": "10.1.0.1"}]}'`: "ADD DEL",
 		`echo nothing`: "ADD DEL",
 		`true`:         "ADD DEL",
-		`echo '{"cniVersion": "1.1.0", "code": 11, "msg": "no address is free"}'; exit 1`: "ADD",
+		`echo '{"cniVersion": "1.1.0", "code": 11, "msg": "no address is free"}'; exit 1`: "ADD DEL",
+		`exit 3`: "ADD DEL",
 	} {
 		t.Run(script, func(t *testing.T) {
 			t.Parallel()
