@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -223,6 +224,12 @@ const kubeletPort = 10250
 // targets returns what the pods connect to.
 func (c *Client) targets(ctx context.Context, s *observation, found map[string]*corev1.Pod, o CheckOptions) (t probe.Targets, err error) {
 	t.Seconds = o.Seconds
+	families := map[bool]bool{} // of the pods: whether IPv6
+	for _, p := range found {
+		for _, ip := range p.Status.PodIPs {
+			families[strings.Contains(ip.IP, ":")] = true
+		}
+	}
 	for _, n := range s.nodes {
 		if n.pod == nil || n.node == nil {
 			continue
@@ -234,12 +241,7 @@ func (c *Client) targets(ctx context.Context, s *observation, found map[string]*
 			}
 			t.Pods = append(t.Pods, target(n.name, ips, CheckPort))
 		}
-		var ips []string
-		for _, a := range n.node.Status.Addresses {
-			if a.Type == corev1.NodeInternalIP {
-				ips = append(ips, a.Address)
-			}
-		}
+		ips := hostAddresses(n.node, families)
 		port := n.node.Status.DaemonEndpoints.KubeletEndpoint.Port
 		if port == 0 {
 			port = kubeletPort
@@ -258,6 +260,19 @@ func (c *Client) targets(ctx context.Context, s *observation, found map[string]*
 		t.DNS = "kubernetes.default.svc"
 	}
 	return t, err
+}
+
+// hostAddresses returns the first InternalIP of each family that pods have: other nodes use these, and pods of one family
+// cannot reach the other.
+func hostAddresses(n *corev1.Node, families map[bool]bool) (out []string) {
+	seen := map[bool]bool{}
+	for _, a := range n.Status.Addresses {
+		six := strings.Contains(a.Address, ":")
+		if a.Type == corev1.NodeInternalIP && families[six] && !seen[six] {
+			out, seen[six] = append(out, a.Address), true
+		}
+	}
+	return out
 }
 
 func target(node string, ips []string, port uint16) probe.Target {

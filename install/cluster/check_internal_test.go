@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead/fairlead/install/cluster/probe"
@@ -101,5 +103,27 @@ func TestResultsWithoutTime(t *testing.T) {
 	have, missing, err := results[probe.Result](ctx, c, "net", clientName, s.agents(), func(string) {})
 	if err != nil || len(have) != 0 || missing["n1"] == "" || missing["n2"] == "" {
 		t.Errorf("%v, %q, %v", have, missing, err)
+	}
+}
+
+// TestHostAddresses checks that pods connect to those addresses of a node that other nodes use, in the families that pods
+// have.
+func TestHostAddresses(t *testing.T) {
+	t.Parallel()
+	n := &corev1.Node{}
+	for _, a := range [][2]string{{"Hostname", "n1"}, {"InternalIP", "192.0.2.1"}, {"InternalIP", "198.51.100.1"}, {"InternalIP", "2001:db8::1"}, {"ExternalIP", "203.0.113.1"}} {
+		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeAddressType(a[0]), Address: a[1]})
+	}
+	for _, c := range []struct {
+		four, six bool
+		want      []string
+	}{
+		{true, false, []string{"192.0.2.1"}},
+		{false, true, []string{"2001:db8::1"}},
+		{true, true, []string{"192.0.2.1", "2001:db8::1"}},
+	} {
+		if got := hostAddresses(n, map[bool]bool{false: c.four, true: c.six}); !slices.Equal(got, c.want) {
+			t.Errorf("IPv4 %v, IPv6 %v: %v, want %v", c.four, c.six, got, c.want)
+		}
 	}
 }

@@ -155,8 +155,8 @@ func TestPodOrder(t *testing.T) {
 func TestPodConfigurationOfCheck(t *testing.T) {
 	h := newPodHost(t)
 	p := Pod(&plugin.Exec{})
-	h.define("lan", `{"cniVersion": "1.0.0", "type": "one", "capabilities": {"ips": true}, "list": [1,  2], "text": "<&>"}`, "")
-	args := h.args(`{"k8s.v1.cni.cncf.io/networks": "[{\"name\": \"lan\", \"ips\": [\"10.0.0.5\"]}]"}`)
+	h.define("lan", `{"cniVersion": "1.0.0", "type": "one", "capabilities": {"mac": true}, "list": [1,  2], "text": "<&>"}`, "")
+	args := h.args(`{"k8s.v1.cni.cncf.io/networks": "[{\"name\": \"lan\", \"mac\": \"02:00:00:00:00:05\"}]"}`)
 	if _, err := p.Funcs.Add(t.Context(), args); err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +278,7 @@ func TestPodAsksAgent(t *testing.T) {
 	}
 	calls := h.calls()
 	wantCalls(t, calls, "ADD eth0", `ADD net1 "deviceID":"0000:01:00.1" "pciBusID":"0000:01:00.1" "runtimeConfig":{"deviceID":"0000:01:00.1"}`, "ADD net1", `ADD net2 "name":"new"`, `ADD net3 "deviceID":"0000:01:00.2"`, "ADD net3", `ADD net4 "name":"damaged"`)
-	if strings.Contains(calls[2], "deviceID\":\"0000:01:00.1\",\"pciBusID") || asked != 1 {
+	if !strings.Contains(calls[2], "deviceID\":\"0000:01:00.1\",\"pciBusID") || asked != 1 {
 		t.Errorf("the second plugin got %s; the agent was asked %d times", calls[2], asked)
 	}
 	if err := p.Funcs.Del(t.Context(), args); err != nil {
@@ -295,6 +295,51 @@ func TestPodAsksAgent(t *testing.T) {
 		if got := h.calls(); got[0] != "" {
 			t.Errorf("%s: calls %v", annotations, got)
 		}
+	}
+}
+
+// TestPodResourceWithoutDevices checks that a network starts whose resource only says on which nodes it exists: the kubelet
+// knows no devices of it.
+func TestPodResourceWithoutDevices(t *testing.T) {
+	h := newPodHost(t)
+	h.define("br1", `{"cniVersion": "1.0.0", "type": "one"}`, "bridge.network.kubevirt.io/br1")
+	h.serve(map[string]address.Handler{podstate.OpDevices: func(context.Context, json.RawMessage) (any, error) {
+		return podstate.DevicesResult{IDs: []string{}}, nil
+	}})
+	if _, err := Pod(&plugin.Exec{}).Funcs.Add(t.Context(), h.args(`{"k8s.v1.cni.cncf.io/networks": "br1,br1"}`)); err != nil {
+		t.Fatal(err)
+	}
+	calls := h.calls()
+	wantCalls(t, calls, "ADD eth0", "ADD net1", "ADD net2")
+	if strings.Contains(strings.Join(calls, ""), "deviceID") {
+		t.Errorf("a device: %v", calls)
+	}
+}
+
+// TestPodAddressesAsRequested checks that a pod does not start with other addresses than it requests.
+func TestPodAddressesAsRequested(t *testing.T) {
+	h := newPodHost(t)
+	h.file(filepath.Join(h.bin, "one"), strings.Replace(fmt.Sprintf(logging, h.log), `"sandbox":"/x"}]`, `"sandbox":"/x","mac":"02:00:00:00:00:05"}],"ips":[{"address":"10.0.0.5/24"},{"address":"fd00::5/64"}]`, 1))
+	h.define("lan", `{"cniVersion": "1.0.0", "type": "one", "capabilities": {"ips": true, "mac": true}}`, "")
+	for asked, want := range map[string]string{
+		`"ips": ["10.0.0.5"]`: "",
+		`"ips": ["10.0.0.5/16", "FD00:0::5/64"], "mac": "02:00:00:00:00:05"`: "",
+		`"ips": ["10.0.0.5", "10.0.0.6"]`:                                    "network lan did not give the pod the address 10.0.0.6",
+		`"ips": ["fd00::6/64"]`:                                              "network lan did not give the pod the address fd00::6",
+		`"mac": "02:00:00:00:00:06"`:                                         "gave the pod the hardware address 02:00:00:00:00:05 and not 02:00:00:00:00:06",
+	} {
+		text, _ := json.Marshal(`[{"name": "lan", ` + asked + `}]`) // a text cannot fail
+		args := h.args(`{"k8s.v1.cni.cncf.io/networks": ` + string(text) + `}`)
+		_, err := Pod(&plugin.Exec{}).Funcs.Add(t.Context(), args)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", asked, err, want)
+		}
+		calls := strings.Join(h.calls(), "\n")
+		if undone := strings.Contains(calls, "DEL net1") && strings.Contains(calls, "DEL eth0"); undone != (want != "") {
+			t.Errorf("%s: undone: %v\n%s", asked, undone, calls)
+		}
+		_ = Pod(&plugin.Exec{}).Funcs.Del(t.Context(), args) // of those that succeeded
+		h.calls()
 	}
 }
 

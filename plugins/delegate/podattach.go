@@ -74,6 +74,9 @@ func (c *podCall) attachAll(ctx context.Context, record *podstate.Pod, plan []pl
 		if err == nil && chosen {
 			err = request.CheckRoutes(a.Name, plan[i].gateways, got)
 		}
+		if err == nil {
+			err = request.CheckAddresses(a.Name, a.IfName, plan[i].ips, plan[i].mac, got)
+		}
 		if err != nil {
 			record.Attachments = record.Attachments[:i+1]
 			return nil, c.undo(ctx, record, fmt.Errorf("network %s: %w", fullName(a), err))

@@ -158,14 +158,21 @@ func withDropIns(raw []byte, conf *rawjson.Object, dir string) ([]byte, error) {
 type devices map[string][]string
 
 // next returns the next device of a resource. A pod with several networks of one resource gets them in the kubelet's
-// order.
+// order. It returns "" if the kubelet gave the pod no device of the resource: not every resource has a device plugin. Some
+// only say on which nodes a bridge exists.
 func (c *podCall) next(ctx context.Context, have devices, r *podRequest, resource string) (string, error) {
 	if _, asked := have[resource]; !asked {
 		var answer podstate.DevicesResult
 		if err := c.ask(ctx, podstate.OpDevices, podstate.DevicesArgs{Namespace: r.Namespace, Name: r.Name, Resource: resource}, &answer); err != nil {
 			return "", fmt.Errorf("the pod's devices of resource %s: %w", resource, err)
 		}
+		if len(answer.IDs) == 0 {
+			answer.IDs = nil // an empty list is one whose devices networks have taken
+		}
 		have[resource] = answer.IDs
+	}
+	if have[resource] == nil {
+		return "", nil
 	}
 	if len(have[resource]) == 0 {
 		return "", cni.Errorf(cni.CodeInvalidEnvironment, "the pod has no device of resource %s left: request one for each such network in the resources of a container", resource)

@@ -118,10 +118,10 @@ func edit(list *rawjson.Object, changes ...func(position int, plugin *rawjson.Ob
 	return nil
 }
 
-// withDevice gives the first plugin of a list a device, under the names that plugins have for it.
+// withDevice gives each plugin of a list a device, under the names that plugins have for it, as Multus does.
 func withDevice(id string) func(int, *rawjson.Object) error {
-	return func(position int, plugin *rawjson.Object) error {
-		if position > 0 || id == "" {
+	return func(_ int, plugin *rawjson.Object) error {
+		if id == "" {
 			return nil
 		}
 		for _, key := range []string{"deviceID", "pciBusID"} {

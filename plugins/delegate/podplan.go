@@ -19,6 +19,8 @@ import (
 type planned struct {
 	podstate.Attachment
 	gateways []netip.Addr // that its default routes must have
+	ips      []string     // that the pod requested
+	mac      string       // that the pod requested
 	alone    bool         // it uses a link of another network
 }
 
@@ -69,12 +71,12 @@ func (c *podCall) planOne(ctx context.Context, r *podRequest, n *request.Network
 	if err := edit(list, changes...); err != nil {
 		return nil, err
 	}
-	if i > 0 {
+	if i > 0 || n.Name != "" { // a pod may replace the default network
 		if err := c.addPolicyLike(list); err != nil {
 			return nil, err
 		}
 	}
-	p := &planned{gateways: n.DefaultRoute, Attachment: podstate.Attachment{
+	p := &planned{gateways: n.DefaultRoute, ips: n.IPs, mac: n.MAC, Attachment: podstate.Attachment{
 		Namespace: n.Namespace, Name: nameOf(&request.Network{Name: n.Name}, c.network), IfName: n.InterfaceName(i), Default: i == 0, DeviceID: n.DeviceID,
 		NoCheck: isTrue(list.Bytes(), "disableCheck"), Config: list.Bytes(),
 	}}
@@ -127,7 +129,7 @@ func (c *podCall) arguments(list *rawjson.Object, n *request.Network, isDefault 
 	if err != nil {
 		return nil, err
 	}
-	known := append(slices.Clone(names), "deviceID") // the first plugin's configuration has it: see withDevice
+	known := append(slices.Clone(names), "deviceID") // the plugins' configurations have it: see withDevice
 	if slices.Contains(known, PodAnnotations) {
 		known = append(known, "ips") // the plugin reads addresses from the annotations
 	}

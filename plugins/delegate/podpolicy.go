@@ -46,7 +46,8 @@ func addPolicy(list *rawjson.Object) error {
 // forPolicy sets what policy needs, unless the configuration says something else.
 func forPolicy(_ int, plugin *rawjson.Object) error {
 	var keys []string
-	_, hasAddresses := plugin.Get("ipam")
+	ipam, hasAddresses := rawjson.Find(plugin.Bytes(), "ipam.type")
+	hasAddresses = hasAddresses && len(ipam.Raw) > len(`""`)
 	switch plugin.String("type") {
 	case "bridge":
 		keys = []string{"antiSpoof", "bridgeNetfilter"}
@@ -82,8 +83,8 @@ func hasType(members []ChainMember, pluginType string) bool {
 	return slices.ContainsFunc(members, func(m ChainMember) bool { return m.Type == pluginType })
 }
 
-// addPolicyLike adds the plugin that waits for network policy to the list of another network of a pod, if the default
-// network has it.
+// addPolicyLike adds the plugin that waits for network policy to the list of a network that a pod selects, if the node's
+// own list has it.
 func (c *podCall) addPolicyLike(list *rawjson.Object) error {
 	own, err := ChainMembers(c.args.StdinData)
 	if err != nil || !hasType(own, chained.PolicyType) {

@@ -42,13 +42,17 @@ func At(i int, err error) error {
 	return fmt.Errorf("networks[%d]: %w", i, err)
 }
 
-// validArg rejects arguments that would be ambiguous in CNI_ARGS.
+// validArg rejects arguments that would be ambiguous in CNI_ARGS, and keys that other plugins than ours may refuse.
 func validArg(kv [2]string) error {
-	if pairs, err := cni.ParseArgs(kv[0] + "=" + kv[1]); err != nil || len(pairs) != 1 || pairs[0].Key != kv[0] {
+	pairs, err := cni.ParseArgs(kv[0] + "=" + kv[1])
+	if err != nil || len(pairs) != 1 || pairs[0].Key != kv[0] || strings.Trim(kv[0], argKey) != "" {
 		return cni.Errorf(cni.CodeInvalidEnvironment, "CNI_ARGS: invalid argument %q=%q: want a key of letters, digits, '_', '-' and '.', and a value without ';', '=' and line breaks", kv[0], kv[1])
 	}
 	return nil
 }
+
+// argKey are the characters of a key in CNI_ARGS.
+const argKey = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
 
 // DefaultIfNamePrefix is the prefix of the name of the first network's interface.
 const DefaultIfNamePrefix = "eth"

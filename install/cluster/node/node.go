@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/config"
+	"github.com/fairlead/fairlead/agent/podstate"
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/gc"
 	"github.com/fairlead/fairlead/install"
@@ -81,18 +83,50 @@ func Remove(ctx context.Context, o Options) *Report {
 		r.fail(fmt.Errorf("list the attachments: %w", err))
 		return r // which plugins are in use is unknown
 	}
-	list, err := r.retire(o, records)
+	pods, err := podsOf(o)
 	if err != nil {
 		r.fail(err)
 		return r
 	}
+	list, err := r.retire(o, func(network string) bool {
+		return slices.ContainsFunc(records, func(x *attach.Record) bool { return x.Network == network }) || slices.ContainsFunc(pods, func(p *podstate.Pod) bool { return p.Network == network })
+	})
+	if err != nil {
+		r.fail(err)
+		return r
+	}
+	used := map[string]bool{}
 	for _, x := range records {
 		if x.Network == list.name() || list == nil {
-			r.Attachments = append(r.Attachments, strings.Join([]string{x.Network, x.ContainerID, x.IfName}, " "))
+			used[strings.Join([]string{x.Network, x.ContainerID, x.IfName}, " ")] = true
 		}
 	}
-	r.files(o, inUse(records, list, filepath.Dir(o.List)))
+	for _, p := range pods {
+		if p.Network == list.name() || list == nil {
+			used[strings.Join([]string{p.Network, p.ContainerID, p.IfName}, " ")] = true
+		}
+	}
+	r.Attachments = slices.Sorted(maps.Keys(used))
+	r.files(o, inUse(records, pods, list, filepath.Dir(o.List)))
 	return r
+}
+
+// podsOf returns the records of pods that fairlead-pod attached. Such a pod may have replaced its default network, so that
+// no attachment has the network of the agent's list.
+func podsOf(o Options) (out []*podstate.Pod, _ error) {
+	state := podstate.Open(local.Open(o.Lib, o.Run))
+	keys, err := state.Pods()
+	for _, k := range keys {
+		p, err := state.Pod(k.ContainerID, k.IfName)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // a DEL was faster
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, p)
+	}
+	return out, err
 }
 
 func (r *Report) fail(err error) { r.Errors = append(r.Errors, err.Error()) }
@@ -122,8 +156,8 @@ func (r *Report) kernel(ctx context.Context, o Options) error {
 	}
 }
 
-// retire removes the agent's list. If attachments use it, it stays as Retired. Without a list, it returns nil.
-func (r *Report) retire(o Options, records []*attach.Record) (list conflist, err error) {
+// retire removes the agent's list. If its network is used, it stays as Retired. Without a list, it returns nil.
+func (r *Report) retire(o Options, used func(network string) bool) (list conflist, err error) {
 	retired := filepath.Join(filepath.Dir(o.List), Retired)
 	list, err = read(o.List)
 	if errors.Is(err, os.ErrNotExist) {
@@ -135,7 +169,7 @@ func (r *Report) retire(o Options, records []*attach.Record) (list conflist, err
 	if err != nil {
 		return nil, err
 	}
-	if !o.HandOver && slices.ContainsFunc(records, func(x *attach.Record) bool { return x.Network == list.name() }) {
+	if !o.HandOver && used(list.name()) {
 		list["cniVersion"] = statusVersion
 		delete(list, "cniVersions")
 		raw, err := json.MarshalIndent(list, "", "  ")
@@ -174,6 +208,15 @@ func types(conf map[string]any) (names []string) {
 		}
 	}
 	return names
+}
+
+// typesIn is types for a configuration as JSON.
+func typesIn(raw []byte) []string {
+	conf := map[string]any{}
+	if json.Unmarshal(raw, &conf) != nil {
+		return nil
+	}
+	return types(conf)
 }
 
 func read(path string) (list conflist, err error) {
@@ -218,8 +261,8 @@ func (r *Report) forget(o Options) error {
 // inUse returns the names of the programs that attachments need for their deletion: their own plugins; the other plugins
 // of their lists, of which the agent's may have changed since; loopback, which a runtime calls for every pod; and fairlead,
 // with which an administrator removes the rest.
-func inUse(records []*attach.Record, agents conflist, dir string) (names []string) {
-	if len(records) == 0 {
+func inUse(records []*attach.Record, pods []*podstate.Pod, agents conflist, dir string) (names []string) {
+	if len(records) == 0 && len(pods) == 0 {
 		return nil
 	}
 	names = append(types(agents), "fairlead-cni", "fairlead", "loopback", delegate.ChainType, delegate.PodType, delegate.NetworkType, chain.PolicyType)
@@ -237,10 +280,12 @@ func inUse(records []*attach.Record, agents conflist, dir string) (names []strin
 			continue // the runtime's copy of it names plugins that have a part here
 		}
 		for _, p := range list.Plugins {
-			conf := map[string]any{}
-			if json.Unmarshal(p.Bytes, &conf) == nil {
-				names = append(names, types(conf)...)
-			}
+			names = append(names, typesIn(p.Bytes)...)
+		}
+	}
+	for _, p := range pods {
+		for _, a := range p.Attachments {
+			names = append(names, typesIn(a.Config)...)
 		}
 	}
 	slices.Sort(names)
