@@ -10,6 +10,7 @@ import (
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/podstate"
 	"github.com/fairlead/fairlead/install/cluster/node"
+	"github.com/fairlead/fairlead/internal/bootid"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
@@ -61,7 +62,10 @@ func TestCleanKeepsListOfPods(t *testing.T) {
 	s := &site{t, append(os.Environ(), "NETCONFPATH="+conf, "CNI_PATH="+bin), map[string]string{}}
 	s.ok("install", "--bin-dir", bin, "--from", from(t))
 	state := podstate.Open(local.Open("", ""))
-	must(t, state.WritePod(&podstate.Pod{ContainerID: "c1", IfName: "eth0", Network: "pods", Namespace: "shop", Name: "db-0", Attached: true, Attachments: []podstate.Attachment{
+	boot, err := bootid.Read()
+	must(t, err)
+	must(t, state.WritePod(&podstate.Pod{ContainerID: "c0", IfName: "eth0", Network: "pods", Boot: "an earlier one"}))
+	must(t, state.WritePod(&podstate.Pod{ContainerID: "c1", Boot: boot, IfName: "eth0", Network: "pods", Namespace: "shop", Name: "db-0", Attached: true, Attachments: []podstate.Attachment{
 		{Namespace: "shop", Name: "fixed", IfName: "eth0", Default: true, Config: []byte(`{"cniVersion":"1.0.0","name":"fixed","plugins":[{"type":"macvlan","ipam":{"type":"static"}}]}`)},
 	}}))
 	clean := func() (r node.Report) {

@@ -24,6 +24,7 @@ import (
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/gc"
 	"github.com/fairlead/fairlead/install"
+	"github.com/fairlead/fairlead/internal/bootid"
 	"github.com/fairlead/fairlead/libcni"
 	"github.com/fairlead/fairlead/plugins/chain"
 	"github.com/fairlead/fairlead/plugins/delegate"
@@ -106,14 +107,19 @@ func Remove(ctx context.Context, o Options) *Report {
 			used[strings.Join([]string{p.Network, p.ContainerID, p.IfName}, " ")] = true
 		}
 	}
-	r.Attachments = slices.Sorted(maps.Keys(used))
+	r.Attachments = slices.AppendSeq(r.Attachments, maps.Keys(used))
+	slices.Sort(r.Attachments)
 	r.files(o, inUse(records, pods, list, filepath.Dir(o.List)))
 	return r
 }
 
-// podsOf returns the records of pods that fairlead-pod attached. Such a pod may have replaced its default network, so that
-// no attachment has the network of the agent's list.
+// podsOf returns the records of pods that fairlead-pod attached since the last boot. Such a pod may have replaced its
+// default network, so that no attachment has the network of the agent's list.
 func podsOf(o Options) (out []*podstate.Pod, _ error) {
+	boot, err := bootid.Read()
+	if err != nil {
+		return nil, err
+	}
 	state := podstate.Open(local.Open(o.Lib, o.Run))
 	keys, err := state.Pods()
 	for _, k := range keys {
@@ -124,7 +130,9 @@ func podsOf(o Options) (out []*podstate.Pod, _ error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, p)
+		if p.Boot == boot {
+			out = append(out, p)
+		}
 	}
 	return out, err
 }
