@@ -92,7 +92,11 @@ func fairleadStatus(ctx context.Context, args *skel.CmdArgs) error {
 	if err != nil {
 		return err
 	}
-	if err := f.status(ctx); err != nil {
+	err = f.status(ctx)
+	if errors.Is(err, errNoBlocks) { // the agent may have claimed the last block since this node's blocks were read
+		err = f.status(ctx)
+	}
+	if err != nil {
 		return cni.Errorf(cni.CodePluginNotAvailable, "network %s has no address to allocate: %w", f.network, err)
 	}
 	return nil
@@ -132,8 +136,10 @@ func (f *fairlead) hasFreeBlock(ctx context.Context, g *group) error {
 			return err
 		}
 	}
-	return errors.New("and the cluster has no more blocks")
+	return errNoBlocks
 }
+
+var errNoBlocks = errors.New("and the cluster has no more blocks")
 
 // agentStatus asks the agent whether it has its store, and whether each subnet has a free block.
 func (f *fairlead) agentStatus(ctx context.Context, subnets ...netip.Prefix) (free bool, err error) {
