@@ -1,9 +1,15 @@
 package ipam
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/fairlead/fairlead/agent/address"
+	"github.com/fairlead/fairlead/agent/address/local"
 )
 
 // A cluster address can be requested even if the configuration selects no pool. For an address of another pool, the
@@ -82,5 +88,45 @@ func TestBlockOfSecondSubnet(t *testing.T) {
 			t.Fatalf("container %d has %v", i, got)
 		}
 		m.must(call{verb: "STATUS", conf: fairleadOf("")})
+	}
+}
+
+// TestStatusDuringClaim checks that STATUS succeeds if the agent claims the cluster's last block between STATUS' look at this
+// node's blocks and its question to the agent.
+func TestStatusDuringClaim(t *testing.T) {
+	t.Parallel()
+	for _, claims := range []bool{true, false} {
+		m := newMember(t, "a")
+		n := &local.Network{Name: "default", Node: "a", Subnets: []local.Subnet{{CIDR: netip.MustParsePrefix("10.244.0.0/26"), Blocks: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/30")}}}}
+		if err := m.dir().Write(n); err != nil {
+			t.Fatal(err)
+		}
+		m.must(call{verb: "ADD", id: "one", conf: fairleadOf("")}) // the block's only address
+		l, err := address.Listen(m.dir().Socket())
+		if err != nil {
+			t.Fatal(err)
+		}
+		status := func(context.Context, json.RawMessage) (any, error) {
+			if claims {
+				n.Subnets[0].Blocks = append(n.Subnets[0].Blocks, netip.MustParsePrefix("10.244.0.16/28"))
+				if err := m.dir().Write(n); err != nil {
+					t.Error(err)
+				}
+			}
+			return local.StatusResult{Node: "a"}, nil
+		}
+		ctx, end := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = (&address.Server{Handlers: map[string]address.Handler{local.OpStatus: status}}).Serve(ctx, l)
+		}()
+		if claims {
+			m.must(call{verb: "STATUS", conf: fairleadOf("")})
+		} else {
+			m.wantError(call{verb: "STATUS", conf: fairleadOf("")}, 50, "this node's blocks of 10.244.0.0/26 are full\nand the cluster has no more blocks")
+		}
+		end()
+		<-done
 	}
 }
