@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -72,8 +71,8 @@ func (n *AbsentRoute) remove(e *Engine) error {
 		return err
 	}
 	_, err = e.Request(n.Route.In, netlink.Request{Type: unix.RTM_NEWROUTE, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Body: n.Route.Message(i)})
-	if errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENETDOWN) {
-		return os.ErrNotExist // the route is back, or its link is down
+	if refusesFormer(err) {
+		return os.ErrNotExist // the route is back, or what it needs is gone
 	}
 	return err
 }

@@ -2,6 +2,8 @@ package kernel
 
 import (
 	"cmp"
+	"errors"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -186,6 +188,27 @@ func (t *LinkAttrs) remove(e *Engine) error {
 	if err != nil {
 		return err
 	}
-	_, err = e.Request(Container, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: t.Previous.body(l.Index)})
-	return err
+	var errs []error
+	rest := t.Previous
+	rest.MAC, rest.MTU = "", 0
+	for _, one := range []LinkSettings{{MAC: t.Previous.MAC}, {MTU: t.Previous.MTU}, rest} {
+		if one == (LinkSettings{}) {
+			continue
+		}
+		_, err := e.Request(Container, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: one.body(l.Index)})
+		if !refusesFormer(err) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// refusesFormer reports whether the kernel does not take a former value back, because what the value depends on has changed
+// since: the MTU of a parent, the user of a hardware address, the state of a link. There is nothing to restore then. An
+// error that may pass, such as a lack of memory, is none of these.
+func refusesFormer(err error) bool {
+	return slices.ContainsFunc([]error{
+		unix.EINVAL, unix.EACCES, unix.EPERM, unix.EROFS, unix.EOPNOTSUPP, unix.EADDRINUSE, unix.EADDRNOTAVAIL, unix.EEXIST,
+		unix.ENETDOWN, unix.ENETUNREACH, unix.EHOSTUNREACH,
+	}, func(e error) bool { return errors.Is(err, e) })
 }

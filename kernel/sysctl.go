@@ -157,13 +157,17 @@ func HasStored(o Object) bool {
 func (s *Sysctl) hasStored() bool { return s.Stored != "" }
 
 func (s *Sysctl) remove(e *Engine) error {
+	var err error
 	switch {
 	case s.Previous != "":
-		return e.InNetns(s.In, func() error { return writeSysctl(s.Key, s.Previous, true) })
-	case s.NetnsOnly:
-		return e.InNetns(s.In, s.clear)
+		err = e.InNetns(s.In, func() error { return writeSysctl(s.Key, s.Previous, true) })
+	case s.NetnsOnly && !strings.HasSuffix(s.Key, "/stable_secret"): // a secret cannot be taken back
+		err = e.InNetns(s.In, s.clear)
 	}
-	return nil
+	if refusesFormer(err) { // also a key that ADD could not write
+		return nil
+	}
+	return err
 }
 
 // clear empties a key, for example a list of ports. The kernel ignores a write of no bytes.

@@ -247,5 +247,8 @@ func (m *VRFMember) remove(e *Engine) error {
 	if err != nil || l.Master != router.Index {
 		return err
 	}
-	return e.enslave(l, 0, router.VRFTable(), unix.RT_TABLE_MAIN)
+	if err := e.enslave(l, 0, router.VRFTable(), unix.RT_TABLE_MAIN); !refusesFormer(err) {
+		return err
+	}
+	return nil
 }
