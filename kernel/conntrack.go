@@ -19,6 +19,8 @@ type ConntrackFlows struct {
 	HostIP netip.Addr `json:",omitzero"` // unspecified: every address of the host, of the target's family
 	Port   uint16     `json:",omitzero"` // host port
 	Target netip.Addr `json:",omitzero"` // address of the container
+	// Conditional says that the mapping has conditions: a flow to the host itself may be of a client that they exclude.
+	Conditional bool `json:",omitzero"`
 }
 
 const ( // linux/netfilter/nfnetlink_conntrack.h
@@ -102,7 +104,7 @@ func (f *ConntrackFlows) diff(e *Engine) ([]string, error) {
 	}
 	var others []netip.Addr
 	for _, m := range msgs {
-		if to := f.otherTarget(m[4:], local); to.IsValid() {
+		if to := f.otherTarget(m[4:], local); to.IsValid() && !(f.Conditional && slices.Contains(local, to)) {
 			others = append(others, to)
 		}
 	}

@@ -332,3 +332,27 @@ func TestLinkAddrsStable(t *testing.T) {
 		t.Errorf("got %v and %v (%v), want two stable addresses and two others", list, unstable, err)
 	}
 }
+
+// TestFlowsOfExcludedClients checks that a flow to the host itself is no difference if the port mapping has conditions, and
+// that one to another container is.
+func TestFlowsOfExcludedClients(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	kerneltest.Run(t, "ip", "addr", "add", "192.0.2.1/24", "dev", "lo")
+	e := open(t, kerneltest.Netns(t), kernel.Options{})
+	flow := func(more ...string) {
+		kerneltest.Run(t, append([]string{"conntrack", "-I", "-p", "udp", "-s", "192.0.2.9", "-d", "192.0.2.1", "--dport", "53", "-t", "60", "-u", "SEEN_REPLY"}, more...)...)
+	}
+	flow("--sport", "999")
+	for conditional, want := range map[bool]int{false: 1, true: 0} {
+		list := kernel.Objects{&kernel.ConntrackFlows{Port: 53, Target: addr("10.1.0.5"), Conditional: conditional}}
+		if d, err := e.Compare(list); err != nil || len(d) != want {
+			t.Errorf("conditional %v: %v\n%s", conditional, err, words(d))
+		}
+	}
+	flow("--sport", "998", "-r", "10.1.0.6", "-q", "192.0.2.9", "--reply-port-src", "53", "--reply-port-dst", "998")
+	list := kernel.Objects{&kernel.ConntrackFlows{Port: 53, Target: addr("10.1.0.5"), Conditional: true}}
+	if d, err := e.Compare(list); err != nil || len(d) != 1 {
+		t.Errorf("to another container: %v\n%s", err, words(d))
+	}
+}

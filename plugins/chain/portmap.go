@@ -185,7 +185,7 @@ func (c *portmap) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects
 		if v4 && c.SNAT {
 			list = append(list, c.fromLoopback(a, r, ip.Addr())...)
 		}
-		list = append(list, flows(ip.Addr(), own)...)
+		list = append(list, flows(ip.Addr(), own, len(c.conditions(ip.Addr().Is4())) > 0)...)
 	}
 	return list, nil
 }
@@ -222,10 +222,10 @@ func targets(a *plugin.Attachment, r *cni.Result) (out []netip.Prefix) {
 }
 
 // flows removes conntrack entries of UDP flows to an earlier target of the port.
-func flows(target netip.Addr, list []mapping) (out kernel.Objects) {
+func flows(target netip.Addr, list []mapping, conditional bool) (out kernel.Objects) {
 	for _, m := range list {
 		if m.protocol == "udp" {
-			out = append(out, &kernel.ConntrackFlows{HostIP: m.hostIP, Port: m.hostPort, Target: target})
+			out = append(out, &kernel.ConntrackFlows{HostIP: m.hostIP, Port: m.hostPort, Target: target, Conditional: conditional})
 		}
 	}
 	return out
