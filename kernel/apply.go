@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"slices"
+
+	"golang.org/x/sys/unix"
 )
 
 // Apply creates every object in order. After a failure it removes what this call created, in reverse, and returns the
@@ -138,6 +140,16 @@ func (e *Engine) Remove(list Objects) error {
 	}
 	errs = append(errs, e.commitRemoval(), e.finish())
 	return errors.Join(errs...)
+}
+
+// refusesFormer reports whether the kernel does not take a former value back, because what the value depends on has changed
+// since: the MTU of a parent, the user of a hardware address, the state of a link. There is nothing to restore then. An
+// error that may pass, such as a lack of memory, is none of these.
+func refusesFormer(err error) bool {
+	return slices.ContainsFunc([]error{
+		unix.EINVAL, unix.EACCES, unix.EPERM, unix.EROFS, unix.EOPNOTSUPP, unix.EADDRINUSE, unix.EADDRNOTAVAIL, unix.EEXIST,
+		unix.ENETDOWN, unix.ENETUNREACH, unix.EHOSTUNREACH,
+	}, func(e error) bool { return errors.Is(err, e) })
 }
 
 // ownedLinks maps the links that a list owns to the objects that create them.

@@ -3,7 +3,6 @@ package kernel
 import (
 	"cmp"
 	"errors"
-	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -201,14 +200,4 @@ func (t *LinkAttrs) remove(e *Engine) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// refusesFormer reports whether the kernel does not take a former value back, because what the value depends on has changed
-// since: the MTU of a parent, the user of a hardware address, the state of a link. There is nothing to restore then. An
-// error that may pass, such as a lack of memory, is none of these.
-func refusesFormer(err error) bool {
-	return slices.ContainsFunc([]error{
-		unix.EINVAL, unix.EACCES, unix.EPERM, unix.EROFS, unix.EOPNOTSUPP, unix.EADDRINUSE, unix.EADDRNOTAVAIL, unix.EEXIST,
-		unix.ENETDOWN, unix.ENETUNREACH, unix.EHOSTUNREACH,
-	}, func(e error) bool { return errors.Is(err, e) })
 }

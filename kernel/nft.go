@@ -306,18 +306,26 @@ func (e *Engine) nftTransaction(reqs []netlink.Request) error {
 // deleteRules deletes the rules of a chain whose comments match, in one transaction. It
 // returns os.ErrNotExist if there are none.
 func (e *Engine) deleteRules(family, table, chain string, match func(comment string) bool) error {
-	have, err := e.NFTRules(family, table, chain)
+	reqs, err := e.ruleDeletions(family, table, chain, match)
 	if err != nil {
 		return err
-	}
-	var reqs []netlink.Request
-	for _, r := range have {
-		if r.Comment != "" && match(r.Comment) {
-			reqs = append(reqs, nft.Part{Family: family, Table: table, Kind: "rule", Name: chain}.Delete(r.handle))
-		}
 	}
 	if len(reqs) == 0 {
 		return os.ErrNotExist
 	}
 	return e.nftTransaction(reqs)
+}
+
+// ruleDeletions returns the requests that delete the rules of a chain whose comments match; without the chain, none.
+func (e *Engine) ruleDeletions(family, table, chain string, match func(comment string) bool) (reqs []netlink.Request, _ error) {
+	have, err := e.NFTRules(family, table, chain)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	for _, r := range have {
+		if r.Comment != "" && match(r.Comment) {
+			reqs = append(reqs, nft.Part{Family: family, Table: table, Kind: "rule", Name: chain}.Delete(r.handle))
+		}
+	}
+	return reqs, nil
 }

@@ -145,6 +145,13 @@ func (b *transaction) add(o *NFT) error {
 	return err
 }
 
+// addAll adds requests about one object.
+func (b *transaction) addAll(o inRuleset, reqs []netlink.Request) {
+	for _, r := range reqs {
+		b.reqs, b.objects = append(b.reqs, r), append(b.objects, o)
+	}
+}
+
 func (b *transaction) element(o *Element) error {
 	r, err := o.Wire().Add()
 	b.reqs, b.objects = append(b.reqs, r), append(b.objects, o)
@@ -224,7 +231,7 @@ func (e *Engine) missingRules(list []inRuleset) (gen uint32, out map[*NFT]bool, 
 		if err != nil {
 			return 0, nil, err
 		}
-		if !there[n.Tag()] || e.replaced.rules[chainOf(n)][n.Tag()] {
+		if !there[n.Tag()] || e.replaced.has(n) {
 			out[n] = true
 		}
 	}

@@ -196,16 +196,10 @@ func (e *Engine) dropPart(b *transaction, n *NFT) error {
 		b.reqs, b.objects = append(b.reqs, n.part().Delete(nil)), append(b.objects, n)
 		return nil
 	}
-	have, err := e.NFTRules(n.Family, n.Table, n.Name)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	for _, r := range have {
-		if r.Comment == n.Tag() {
-			b.reqs, b.objects = append(b.reqs, n.part().Delete(r.handle)), append(b.objects, n)
-		}
-	}
-	return nil
+	tag := n.Tag()
+	reqs, err := e.ruleDeletions(n.Family, n.Table, n.Name, func(comment string) bool { return comment == tag })
+	b.addAll(n, reqs)
+	return err
 }
 
 // keepsElement reports whether a set has an element that is not leaving. It reads the set's list only up to the first

@@ -111,29 +111,30 @@ func (e *Engine) replacedFor(list Objects, differ []Difference) (out replaced, _
 	return out, nil
 }
 
-// addReplaced adds the requests that delete what the transaction replaces.
+// has reports whether a rule is to be replaced.
+func (r *replaced) has(rule *NFT) bool { return r.rules != nil && r.rules[chainOf(rule)][rule.Tag()] }
+
+// addReplaced adds the requests that delete what the transaction replaces. Only a repair replaces something.
 func (e *Engine) addReplaced(b *transaction, list []inRuleset) error {
+	if e.replaced.rules == nil {
+		return nil
+	}
 	parts, listed := partsOf(list), map[string]bool{}
 	for _, n := range parts {
 		key := chainOf(n)
-		if n.Kind != "rule" || e.replaced.rules[key] == nil || listed[key] {
+		tags := e.replaced.rules[key]
+		if n.Kind != "rule" || tags == nil || listed[key] {
 			continue
 		}
 		listed[key] = true
-		have, err := e.NFTRules(n.Family, n.Table, n.Name)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
+		reqs, err := e.ruleDeletions(n.Family, n.Table, n.Name, func(comment string) bool { return tags[comment] })
+		if err != nil {
 			return err
 		}
-		for _, r := range have {
-			if e.replaced.rules[key][r.Comment] {
-				b.reqs, b.objects = append(b.reqs, n.part().Delete(r.handle)), append(b.objects, n)
-			}
-		}
+		b.addAll(n, reqs)
 	}
 	for _, n := range parts {
-		for _, req := range e.replaced.parts[n] {
-			b.reqs, b.objects = append(b.reqs, req), append(b.objects, n)
-		}
+		b.addAll(n, e.replaced.parts[n])
 	}
 	return nil
 }

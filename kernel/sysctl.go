@@ -161,7 +161,7 @@ func (s *Sysctl) remove(e *Engine) error {
 	switch {
 	case s.Previous != "":
 		err = e.InNetns(s.In, func() error { return writeSysctl(s.Key, s.Previous, true) })
-	case s.NetnsOnly && !strings.HasSuffix(s.Key, "/stable_secret"): // a secret cannot be taken back
+	case s.NetnsOnly && !isSecret(s.Key): // a secret cannot be taken back
 		err = e.InNetns(s.In, s.clear)
 	}
 	if refusesFormer(err) { // also a key that ADD could not write
@@ -247,6 +247,10 @@ func sysctlPath(key string) string { return sysctlDir + "/" + key }
 
 // The functions below use plain system calls, because package os would register each file with the runtime's poller.
 
+// isSecret reports whether a key is the secret from which the kernel derives a link's addresses (RFC 7217). It cannot be
+// unset, and reading it before it is set is an error (EIO).
+func isSecret(key string) bool { return strings.HasSuffix(key, "/stable_secret") }
+
 func readSysctl(key string) (string, error) {
 	fd, err := openSysctl(key, unix.O_RDONLY)
 	if err != nil {
@@ -257,6 +261,9 @@ func readSysctl(key string) (string, error) {
 	for size := 256; ; size *= 16 {
 		b := make([]byte, size)
 		n, err := unix.Pread(fd, b, 0)
+		if err == unix.EIO && isSecret(key) {
+			return "", nil
+		}
 		if err != nil || n < size || size > maxSysctl {
 			return strings.TrimSpace(string(b[:max(n, 0)])), err
 		}

@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/rawjson"
@@ -180,9 +179,8 @@ func (c *tuning) Addressed(a *plugin.Attachment, r *cni.Result) (list kernel.Obj
 	for _, key := range slices.Sorted(maps.Keys(c.Sysctl)) {
 		path, _ := sysctlPath(key, a.IfName)
 		s := &kernel.Sysctl{In: kernel.Container, Key: path, Value: c.Sysctl[key], NetnsOnly: true}
-		// A key that can only be written, or a secret that is not set (EIO), has no previous value.
-		unset := func(err error) bool { return strings.HasSuffix(path, "/stable_secret") && errors.Is(err, syscall.EIO) }
-		if s.Previous, err = a.Facts.Sysctl(kernel.Container, path); err != nil && !errors.Is(err, os.ErrPermission) && !unset(err) {
+		// A key that can only be written has no previous value.
+		if s.Previous, err = a.Facts.Sysctl(kernel.Container, path); err != nil && !errors.Is(err, os.ErrPermission) {
 			return nil, fmt.Errorf("sysctl %s in the container: %w", key, err)
 		}
 		list = append(list, s)
