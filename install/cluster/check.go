@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fairlead/fairlead/agent/store/kube"
 	"github.com/fairlead/fairlead/install/cluster/probe"
 )
 
@@ -241,12 +242,11 @@ func (c *Client) targets(ctx context.Context, s *observation, found map[string]*
 			}
 			t.Pods = append(t.Pods, target(n.name, ips, CheckPort))
 		}
-		ips := hostAddresses(n.node, families)
 		port := n.node.Status.DaemonEndpoints.KubeletEndpoint.Port
 		if port == 0 {
 			port = kubeletPort
 		}
-		t.Hosts = append(t.Hosts, target(n.name, ips, uint16(port)))
+		t.Hosts = append(t.Hosts, target(n.name, hostAddresses(n.node, families), uint16(port)))
 	}
 	var api corev1.Service
 	if err := c.get(ctx, &api, "/api/v1/namespaces/default/services/kubernetes"); err != nil {
@@ -262,14 +262,11 @@ func (c *Client) targets(ctx context.Context, s *observation, found map[string]*
 	return t, err
 }
 
-// hostAddresses returns the first InternalIP of each family that pods have: other nodes use these, and pods of one family
-// cannot reach the other.
+// hostAddresses returns a node's addresses of the families that pods have: pods of one family cannot reach the other.
 func hostAddresses(n *corev1.Node, families map[bool]bool) (out []string) {
-	seen := map[bool]bool{}
-	for _, a := range n.Status.Addresses {
-		six := strings.Contains(a.Address, ":")
-		if a.Type == corev1.NodeInternalIP && families[six] && !seen[six] {
-			out, seen[six] = append(out, a.Address), true
+	for _, a := range kube.NodeAddresses(n) {
+		if families[a.Is6()] {
+			out = append(out, a.String())
 		}
 	}
 	return out

@@ -26,7 +26,7 @@ const nodeAnnotation = Group + "/node"
 func (s *Store) nodeEntry(n *corev1.Node) store.Entry {
 	e := store.Entry{Key: cluster.NodeKey(n.Name), Revision: number(n.ResourceVersion)}
 	doc := cluster.Node{Name: n.Name}
-	host := addressesOf(n)
+	host := NodeAddresses(n)
 	if text := n.Annotations[nodeAnnotation]; text == "" {
 		for _, a := range host {
 			doc.Addresses = append(doc.Addresses, netip.PrefixFrom(a, a.BitLen()))
@@ -73,8 +73,8 @@ func (s *Store) addFlannel(doc *cluster.Node, annotations map[string]string) {
 	}
 }
 
-// addressesOf returns the addresses in a Node's status, the first of each family.
-func addressesOf(n *corev1.Node) (list []netip.Addr) {
+// NodeAddresses returns the InternalIPs in a Node's status, the first of each family, by which other nodes reach the node.
+func NodeAddresses(n *corev1.Node) (list []netip.Addr) {
 	six := map[bool]bool{}
 	for _, a := range n.Status.Addresses {
 		ip, err := netip.ParseAddr(a.Address)

@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -89,33 +88,26 @@ func Remove(ctx context.Context, o Options) *Report {
 		r.fail(err)
 		return r
 	}
-	list, err := r.retire(o, func(network string) bool {
-		return slices.ContainsFunc(records, func(x *attach.Record) bool { return x.Network == network }) || slices.ContainsFunc(pods, func(p *podstate.Pod) bool { return p.Network == network })
-	})
+	records = append(records, pods...)
+	list, err := r.retire(o, records)
 	if err != nil {
 		r.fail(err)
 		return r
 	}
-	used := map[string]bool{}
 	for _, x := range records {
 		if x.Network == list.name() || list == nil {
-			used[strings.Join([]string{x.Network, x.ContainerID, x.IfName}, " ")] = true
+			r.Attachments = append(r.Attachments, strings.Join([]string{x.Network, x.ContainerID, x.IfName}, " "))
 		}
 	}
-	for _, p := range pods {
-		if p.Network == list.name() || list == nil {
-			used[strings.Join([]string{p.Network, p.ContainerID, p.IfName}, " ")] = true
-		}
-	}
-	r.Attachments = slices.AppendSeq(r.Attachments, maps.Keys(used))
 	slices.Sort(r.Attachments)
-	r.files(o, inUse(records, pods, list, filepath.Dir(o.List)))
+	r.Attachments = slices.Compact(r.Attachments)
+	r.files(o, inUse(records, list, filepath.Dir(o.List)))
 	return r
 }
 
-// podsOf returns the records of pods that fairlead-pod attached since the last boot. Such a pod may have replaced its
-// default network, so that no attachment has the network of the agent's list.
-func podsOf(o Options) (out []*podstate.Pod, _ error) {
+// podsOf returns the pods that fairlead-pod attached since the last boot, as attachments to the network of the agent's list.
+// A pod may have replaced its default network: then no attachment of its own has that network.
+func podsOf(o Options) (out []*attach.Record, _ error) {
 	boot, err := bootid.Read()
 	if err != nil {
 		return nil, err
@@ -130,9 +122,16 @@ func podsOf(o Options) (out []*podstate.Pod, _ error) {
 		if err != nil {
 			return nil, err
 		}
-		if p.Boot == boot {
-			out = append(out, p)
+		if p.Boot != boot {
+			continue
 		}
+		r := &attach.Record{Network: p.Network, ContainerID: p.ContainerID, IfName: p.IfName}
+		for _, a := range p.Attachments {
+			for _, name := range typesIn(a.Config) {
+				r.Parts = append(r.Parts, attach.Part{Plugin: name})
+			}
+		}
+		out = append(out, r)
 	}
 	return out, err
 }
@@ -164,8 +163,8 @@ func (r *Report) kernel(ctx context.Context, o Options) error {
 	}
 }
 
-// retire removes the agent's list. If its network is used, it stays as Retired. Without a list, it returns nil.
-func (r *Report) retire(o Options, used func(network string) bool) (list conflist, err error) {
+// retire removes the agent's list. If attachments use it, it stays as Retired. Without a list, it returns nil.
+func (r *Report) retire(o Options, records []*attach.Record) (list conflist, err error) {
 	retired := filepath.Join(filepath.Dir(o.List), Retired)
 	list, err = read(o.List)
 	if errors.Is(err, os.ErrNotExist) {
@@ -177,7 +176,7 @@ func (r *Report) retire(o Options, used func(network string) bool) (list conflis
 	if err != nil {
 		return nil, err
 	}
-	if !o.HandOver && used(list.name()) {
+	if !o.HandOver && slices.ContainsFunc(records, func(x *attach.Record) bool { return x.Network == list.name() }) {
 		list["cniVersion"] = statusVersion
 		delete(list, "cniVersions")
 		raw, err := json.MarshalIndent(list, "", "  ")
@@ -269,8 +268,8 @@ func (r *Report) forget(o Options) error {
 // inUse returns the names of the programs that attachments need for their deletion: their own plugins; the other plugins
 // of their lists, of which the agent's may have changed since; loopback, which a runtime calls for every pod; and fairlead,
 // with which an administrator removes the rest.
-func inUse(records []*attach.Record, pods []*podstate.Pod, agents conflist, dir string) (names []string) {
-	if len(records) == 0 && len(pods) == 0 {
+func inUse(records []*attach.Record, agents conflist, dir string) (names []string) {
+	if len(records) == 0 {
 		return nil
 	}
 	names = append(types(agents), "fairlead-cni", "fairlead", "loopback", delegate.ChainType, delegate.PodType, delegate.NetworkType, chain.PolicyType)
@@ -289,11 +288,6 @@ func inUse(records []*attach.Record, pods []*podstate.Pod, agents conflist, dir 
 		}
 		for _, p := range list.Plugins {
 			names = append(names, typesIn(p.Bytes)...)
-		}
-	}
-	for _, p := range pods {
-		for _, a := range p.Attachments {
-			names = append(names, typesIn(a.Config)...)
 		}
 	}
 	slices.Sort(names)
