@@ -72,10 +72,10 @@ func (c *podCall) attachAll(ctx context.Context, record *podstate.Pod, plan []pl
 		a := &record.Attachments[i]
 		got, err := c.attach(ctx, a)
 		if err == nil && chosen {
-			err = request.CheckRoutes(a.Name, plan[i].gateways, got)
+			err = request.CheckRoutes(a.Name, plan[i].asked.DefaultRoute, got)
 		}
 		if err == nil {
-			err = request.CheckAddresses(a.Name, a.IfName, plan[i].ips, plan[i].mac, got)
+			err = plan[i].asked.CheckAddresses(a.Name, a.IfName, got)
 		}
 		if err != nil {
 			record.Attachments = record.Attachments[:i+1]

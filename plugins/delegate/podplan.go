@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -18,10 +17,8 @@ import (
 // planned is a network to attach.
 type planned struct {
 	podstate.Attachment
-	gateways []netip.Addr // that its default routes must have
-	ips      []string     // that the pod requested
-	mac      string       // that the pod requested
-	alone    bool         // it uses a link of another network
+	asked *request.Network // what the pod requests, which the result must have
+	alone bool             // it uses a link of another network
 }
 
 // plan finds all mistakes before the first change. It returns the networks in the order of their ADDs: the default
@@ -76,7 +73,7 @@ func (c *podCall) planOne(ctx context.Context, r *podRequest, n *request.Network
 			return nil, err
 		}
 	}
-	p := &planned{gateways: n.DefaultRoute, ips: n.IPs, mac: n.MAC, Attachment: podstate.Attachment{
+	p := &planned{asked: n, Attachment: podstate.Attachment{
 		Namespace: n.Namespace, Name: nameOf(&request.Network{Name: n.Name}, c.network), IfName: n.InterfaceName(i), Default: i == 0, DeviceID: n.DeviceID,
 		NoCheck: isTrue(list.Bytes(), "disableCheck"), Config: list.Bytes(),
 	}}

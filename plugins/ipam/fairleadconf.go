@@ -149,7 +149,7 @@ func fairleadRequested(data []byte, c conf[fairleadConf], cniArgs string) ([]net
 		}
 		var out []netip.Addr
 		for i, text := range source.ips {
-			a, err := parseRequested(text)
+			a, err := cni.ParseAddress(text)
 			switch {
 			case err == nil:
 				out = append(out, a)

@@ -23,7 +23,7 @@ func requestedIPs(data []byte, c conf[hostLocalConf], cniArgs string, sets []ipa
 	}{{"runtimeConfig.ips", c.RuntimeConfig.IPs}, {"args.cni.ips", c.Args.CNI.IPs}, {"", fromArgs}} {
 		var addrs []netip.Addr
 		for i, text := range source.ips {
-			a, err := parseRequested(text)
+			a, err := cni.ParseAddress(text)
 			if err != nil && source.key != "" {
 				return nil, cni.Invalid(data, source.key+"["+strconv.Itoa(i)+"]", wantRequested)
 			}
@@ -63,18 +63,6 @@ func splitList(value string) []string {
 		list[i] = strings.TrimSpace(list[i])
 	}
 	return list
-}
-
-// parseRequested parses an address. It ignores a prefix length, because the subnet's counts.
-func parseRequested(text string) (netip.Addr, error) {
-	addr, _, isPrefix := strings.Cut(text, "/")
-	if isPrefix {
-		if _, err := netip.ParsePrefix(text); err != nil {
-			return netip.Addr{}, err
-		}
-	}
-	a, err := netip.ParseAddr(addr)
-	return a.WithZone("").Unmap(), err
 }
 
 // overridden reports whether a source with precedence requests another address of a's set.

@@ -1,10 +1,8 @@
 package request
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -12,6 +10,7 @@ import (
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/rawjson"
+	"github.com/fairlead/fairlead/internal/hwaddr"
 )
 
 // WithArgs adds a pod's arguments to args.cni.
@@ -181,9 +180,9 @@ func CheckRoutes(network string, gateways []netip.Addr, res *cni.Result) error {
 
 // CheckAddresses checks that a network's result has the addresses and the hardware address that the pod requested: an IPAM
 // plugin may ignore a request although its network declares the capability. A result need not name hardware addresses.
-func CheckAddresses(network, ifName string, ips []string, mac string, res *cni.Result) error {
-	for _, text := range ips {
-		want, err := addressOf(text)
+func (n *Network) CheckAddresses(network, ifName string, res *cni.Result) error {
+	for _, text := range n.IPs {
+		want, err := cni.ParseAddress(text)
 		if err != nil {
 			return err
 		}
@@ -191,26 +190,17 @@ func CheckAddresses(network, ifName string, ips []string, mac string, res *cni.R
 			return fmt.Errorf("network %s did not give the pod the address %s that it requests: its IPAM plugin ignores the capability ips. Remove the request, or use host-local, static or fairlead-ipam", network, want)
 		}
 	}
-	want, err := net.ParseMAC(mac)
+	want, err := hwaddr.Canonical(n.MAC)
 	if err != nil {
-		return nil // none is requested, or the plugin accepted another form
+		return nil // the pod requests none
 	}
 	for _, i := range res.Interfaces {
-		have, err := net.ParseMAC(i.Mac)
-		if i.Name == ifName && i.Sandbox != "" && err == nil && !bytes.Equal(have, want) {
+		have, err := hwaddr.Canonical(i.Mac)
+		if i.Name == ifName && i.Sandbox != "" && err == nil && have != want {
 			return fmt.Errorf("network %s gave the pod the hardware address %s and not %s, which it requests: its plugin ignores the capability mac", network, have, want)
 		}
 	}
 	return nil
-}
-
-// addressOf returns an address that has a prefix length or none.
-func addressOf(text string) (netip.Addr, error) {
-	if p, err := netip.ParsePrefix(text); err == nil {
-		return p.Addr().Unmap(), nil
-	}
-	a, err := netip.ParseAddr(text)
-	return a.Unmap(), err
 }
 
 // mainTable is the kernel's main routing table.

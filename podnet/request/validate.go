@@ -91,11 +91,7 @@ func (n *Network) validate(i int) error {
 }
 
 func validIP(s string) error {
-	_, err := netip.ParseAddr(s)
-	if strings.Contains(s, "/") {
-		_, err = netip.ParsePrefix(s)
-	}
-	if err != nil {
+	if _, err := cni.ParseAddress(s); err != nil {
 		return fmt.Errorf("address %q: want one like 10.1.0.5, 10.1.0.5/24 or fd00::5", s)
 	}
 	return nil
