@@ -15,14 +15,9 @@ import (
 func TestRemoveObjects(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
-	for _, mount := range []func() error{ // the namespaces of isolated networks are in /run
-		func() error { return syscall.Unshare(syscall.CLONE_NEWNS) },
-		func() error { return syscall.Mount("none", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, "") },
-		func() error { return syscall.Mount("test", "/run", "tmpfs", 0, "") },
-	} {
-		if err := mount(); err != nil {
-			t.Fatal(err)
-		}
+	kerneltest.PrivateMounts(t)
+	if err := syscall.Mount("test", "/run", "tmpfs", 0, ""); err != nil { // the namespaces of isolated networks are in /run
+		t.Fatal(err)
 	}
 	run := filepath.Join(t.TempDir(), "run")
 	kerneltest.Run(t, "ip", "link", "add", "up0", "type", "veth", "peer", "name", "up1")

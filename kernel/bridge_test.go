@@ -15,18 +15,25 @@ func TestExistingBridgeIgnoresRouters(t *testing.T) {
 	for have, want := range map[string]string{"0": "0", "1": "0", "2": "2"} {
 		t.Run(have, func(t *testing.T) {
 			t.Parallel()
-			kerneltest.Host(t)
-			kerneltest.Run(t, "ip", "link", "add", "br0", "type", "bridge")
-			kerneltest.Run(t, "sysctl", "-qw", "net.ipv6.conf.br0.accept_ra="+have)
-			e := open(t, kerneltest.Netns(t), kernel.Options{})
-			if err := e.Apply(kernel.Objects{&kernel.Bridge{Name: "br0"}}); err != nil {
-				t.Fatal(err)
-			}
-			if got, err := e.Sysctl(kernel.Host, "net/ipv6/conf/br0/accept_ra"); err != nil || got != want {
-				t.Errorf("accept_ra was %s, is %s (%v), want %s", have, got, err, want)
-			}
+			wantAcceptRA(t, have, want, kernel.Objects{&kernel.Bridge{Name: "br0"}})
 		})
 	}
+}
+
+// wantAcceptRA applies objects on a host with a bridge br0, and checks what they make of its accept_ra.
+func wantAcceptRA(t *testing.T, have, want string, list kernel.Objects) *kernel.Engine {
+	t.Helper()
+	kerneltest.Host(t)
+	kerneltest.Run(t, "ip", "link", "add", "br0", "type", "bridge")
+	kerneltest.Run(t, "sysctl", "-qw", "net.ipv6.conf.br0.accept_ra="+have)
+	e := open(t, kerneltest.Netns(t), kernel.Options{})
+	if err := e.Apply(list); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := e.Sysctl(kernel.Host, "net/ipv6/conf/br0/accept_ra"); err != nil || got != want {
+		t.Errorf("accept_ra was %s, is %s (%v), want %s", have, got, err, want)
+	}
+	return e
 }
 
 // TestExistingBridgeKeepsVLANFiltering checks that a third-party bridge that does not filter VLANs goes on forwarding the

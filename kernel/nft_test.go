@@ -44,14 +44,20 @@ func masquerade(ip string) kernel.Objects {
 	}
 }
 
-func TestNFTApplyTwiceCheckRemove(t *testing.T) {
-	t.Parallel()
+// masqueraded returns a host with an attachment.
+func masqueraded(t *testing.T) (*kernel.Engine, kernel.Objects) {
+	t.Helper()
 	kerneltest.Host(t)
-	e := open(t, "", kernel.Options{})
-	list := masquerade("10.1.0.5")
+	e, list := open(t, "", kernel.Options{}), masquerade("10.1.0.5")
 	if err := e.Apply(list); err != nil {
 		t.Fatal(err)
 	}
+	return e, list
+}
+
+func TestNFTApplyTwiceCheckRemove(t *testing.T) {
+	t.Parallel()
+	e, list := masqueraded(t)
 	other := kernel.Owner{Network: "net", ContainerID: "c2", IfName: "eth0"}
 	second := append(masquerade("10.1.0.6")[:7:7], element(other, "10.1.0.6"))
 	if err := e.Apply(second); err != nil {
@@ -92,12 +98,7 @@ func TestNFTApplyTwiceCheckRemove(t *testing.T) {
 // stays until the rule is gone.
 func TestRemoveNextToForeignRule(t *testing.T) {
 	t.Parallel()
-	kerneltest.Host(t)
-	e := open(t, "", kernel.Options{})
-	list := masquerade("10.1.0.5")
-	if err := e.Apply(list); err != nil {
-		t.Fatal(err)
-	}
+	e, list := masqueraded(t)
 	kerneltest.Run(t, "nft", "add", "rule", "inet", "fairlead", "postrouting", "ip", "saddr", "@masq-net", "counter")
 	if err := e.Remove(list); err != nil {
 		t.Error(err)
@@ -207,7 +208,8 @@ func TestRepairInOneTransaction(t *testing.T) {
 	t.Parallel()
 	const masquerading = "inet fairlead masq-net "
 	for name, damage := range map[string]string{
-		"first rule of two":           "nft delete rule " + masquerading + "handle $(nft -a list chain " + masquerading + "| sed -n 's/.* return .*handle //p')",
+		"first rule of two": "handle=$(nft -a list chain " + masquerading + "| sed -n 's/.* return .*handle //p'); " +
+			"nft delete rule " + masquerading + "handle $handle",
 		"policy of a chain":           "nft add chain inet fairlead postrouting '{ policy drop; }'",
 		"priority of a chain":         "nft 'delete chain inet fairlead postrouting; add chain inet fairlead postrouting { type nat hook postrouting priority 7; }'",
 		"type of a set":               "nft 'flush table inet fairlead; delete set " + masquerading + "; add set " + masquerading + "{ type ipv6_addr; }'",
@@ -217,12 +219,7 @@ func TestRepairInOneTransaction(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			kerneltest.Host(t)
-			e := open(t, "", kernel.Options{})
-			list := masquerade("10.1.0.5")
-			if err := e.Apply(list); err != nil {
-				t.Fatal(err)
-			}
+			e, list := masqueraded(t)
 			want := sortedLines(kerneltest.Run(t, "nft", "list", "ruleset"))
 			e.DiscardUndo()
 			kerneltest.Run(t, "sh", "-c", damage)

@@ -14,22 +14,13 @@ func TestForwardingKeepsZero(t *testing.T) {
 	for have, want := range map[string]string{"0": "0", "1": "2", "2": "2"} {
 		t.Run(have, func(t *testing.T) {
 			t.Parallel()
-			kerneltest.Host(t)
-			kerneltest.Run(t, "ip", "link", "add", "up0", "type", "bridge")
-			kerneltest.Run(t, "sysctl", "-qw", "net.ipv6.conf.up0.accept_ra="+have)
-			e := open(t, "", kernel.Options{})
-			list := kernel.Forwarding(kernel.Host, true, []string{"up0"})
-			if err := e.Apply(list); err != nil {
-				t.Fatal(err)
-			}
-			if got, err := e.Sysctl(kernel.Host, "net/ipv6/conf/up0/accept_ra"); err != nil || got != want {
-				t.Errorf("accept_ra was %s, is %s (%v), want %s", have, got, err, want)
-			}
-			kerneltest.Run(t, "sysctl", "-qw", "net.ipv6.conf.up0.accept_ra=0")
+			list := kernel.Forwarding(kernel.Host, true, []string{"br0"})
+			e := wantAcceptRA(t, have, want, list)
+			kerneltest.Run(t, "sysctl", "-qw", "net.ipv6.conf.br0.accept_ra=0")
 			if d, err := e.Compare(list); err != nil || len(d) > 0 {
 				t.Errorf("with accept_ra 0: %v\n%s", err, words(d))
 			}
-			kerneltest.Run(t, "sysctl", "-qw", "net.ipv6.conf.up0.accept_ra=1")
+			kerneltest.Run(t, "sysctl", "-qw", "net.ipv6.conf.br0.accept_ra=1")
 			if d, err := e.Compare(list); err != nil || len(d) != 1 {
 				t.Errorf("with accept_ra 1: %v\n%s", err, words(d))
 			}

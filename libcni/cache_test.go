@@ -4,11 +4,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // byReference is a file as the reference library 1.3.0 writes it.
@@ -164,10 +165,9 @@ func TestCacheBelowReadOnlyDirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	results := filepath.Join(dir, "results")
-	runtime.LockOSThread() // never unlocked: the thread ends with the test, and with it the mounts
+	kerneltest.PrivateMounts(t)
 	if err := errors.Join(
 		os.Mkdir(results, 0o700),
-		syscall.Unshare(syscall.CLONE_NEWNS), syscall.Mount("", "/", "", syscall.MS_PRIVATE|syscall.MS_REC, ""),
 		syscall.Mount(dir, dir, "", syscall.MS_BIND, ""), syscall.Mount("", dir, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY, ""),
 		syscall.Mount("results", results, "tmpfs", 0, ""),
 	); err != nil {

@@ -90,8 +90,7 @@ func others(programs map[string]string) func(*testscript.TestScript, bool, []str
 func host(t testing.TB) {
 	t.Helper()
 	kerneltest.Host(t)
-	must(t, syscall.Unshare(syscall.CLONE_NEWNS))
-	must(t, syscall.Mount("none", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""))
+	kerneltest.PrivateMounts(t)
 	must(t, syscall.Mount("test", "/run", "tmpfs", 0, ""))
 	must(t, syscall.Mount("test", "/var/lib", "tmpfs", 0, ""))
 }

@@ -77,6 +77,14 @@ func (s *site) ok(argv ...string) string {
 	return out
 }
 
+// noRecords checks that no attachment has a record.
+func (s *site) noRecords() {
+	s.Helper()
+	if files := kerneltest.Run(s, "find", "/run/fairlead/attach", "-type", "f"); files != "" {
+		s.Errorf("files remain: %s", files)
+	}
+}
+
 // sh runs commands, one a line. The first word "web" runs the command in that container.
 func (s *site) sh(script string) {
 	s.Helper()

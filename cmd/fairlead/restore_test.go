@@ -42,9 +42,7 @@ func TestRestoreRefused(t *testing.T) {
 			if links := kerneltest.Run(t, "ip", "-n", "one", "link"); strings.Contains(links, "eth0") {
 				t.Errorf("the link is left:\n%s", links)
 			}
-			if files := kerneltest.Run(t, "find", "/run/fairlead/attach", "-type", "f"); files != "" {
-				t.Errorf("files are left: %s", files)
-			}
+			s.noRecords()
 		})
 	}
 }

@@ -32,6 +32,16 @@ func Host(t testing.TB) {
 	}
 }
 
+// PrivateMounts gives the test a thread with mounts of its own, which end with the test.
+func PrivateMounts(t testing.TB) {
+	t.Helper()
+	needRoot(t)
+	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+	if err := errors.Join(unix.Unshare(unix.CLONE_NEWNS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")); err != nil {
+		t.Fatalf("unshare mount namespace: %v", err)
+	}
+}
+
 // setUp sets a link up (ioctl SIOCSIFFLAGS, netdevice(7)).
 func setUp(link string) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)

@@ -7,11 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 	"github.com/fairlead/fairlead/plugin"
 )
 
@@ -20,9 +20,8 @@ func TestPodDelOnFullDisk(t *testing.T) {
 	h := newPodHost(t)
 	p := Pod(&plugin.Exec{})
 	root := filepath.Dir(h.dir.Root())
-	runtime.LockOSThread() // without an unlock, the thread and its mounts end with the test
+	kerneltest.PrivateMounts(t)
 	for _, err := range []error{
-		syscall.Unshare(syscall.CLONE_NEWNS), syscall.Mount("none", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""),
 		syscall.Mount("test", root, "tmpfs", 0, "size=256k,nr_inodes=64"), os.Mkdir(filepath.Join(root, "multus"), 0o700),
 	} {
 		if err != nil {

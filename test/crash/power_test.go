@@ -12,15 +12,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-)
 
-// newMountNamespace gives the calling thread its own mount namespace. The thread ends with the test (kerneltest.Host).
-func newMountNamespace(t *testing.T) {
-	t.Helper()
-	if err := errors.Join(unix.Unshare(unix.CLONE_NEWNS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")); err != nil {
-		t.Fatal(err)
-	}
-}
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
 
 // reboot simulates a reboot: programs that start from now on see another boot ID.
 func (m *machine) reboot(n int) error {
@@ -60,7 +54,7 @@ func TestPowerCut(t *testing.T) {
 		}
 	}
 	m := newMachine(t, &s)
-	newMountNamespace(t)
+	kerneltest.PrivateMounts(t)
 	boot := 0
 	l := m.learn()
 	for _, verb := range []string{"ADD", "DEL"} {
@@ -160,7 +154,7 @@ func TestFullOrReadOnlyDisk(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t, &s)
-			newMountNamespace(t)
+			kerneltest.PrivateMounts(t)
 			for _, root := range roots {
 				for _, readOnly := range []bool{false, true} {
 					for _, attached := range []bool{false, true} {
