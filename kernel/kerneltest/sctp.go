@@ -1,6 +1,7 @@
 package kerneltest
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"os"
@@ -25,8 +26,17 @@ func ListenSCTP(at netip.AddrPort) (net.Listener, error) {
 	return net.FileListener(f)
 }
 
-// DialSCTP opens an association of SCTP. The error is EINPROGRESS if nobody answers within the limit.
-func DialSCTP(to netip.AddrPort, limit time.Duration) (net.Conn, error) {
+// DialSCTP opens an association of SCTP. The error is EINPROGRESS if nobody answers within the limit. A signal of the Go
+// runtime, which ends a system call with a limit, is no answer: it dials again.
+func DialSCTP(to netip.AddrPort, limit time.Duration) (c net.Conn, err error) {
+	for end := time.Now().Add(limit); ; {
+		if c, err = dialSCTP(to, max(time.Until(end), time.Millisecond)); !errors.Is(err, unix.EINTR) {
+			return c, err
+		}
+	}
+}
+
+func dialSCTP(to netip.AddrPort, limit time.Duration) (net.Conn, error) {
 	f, err := socketSCTP(to, func(fd int, sa unix.Sockaddr) error {
 		tv := unix.NsecToTimeval(limit.Nanoseconds())
 		if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &tv); err != nil {
