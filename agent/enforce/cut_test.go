@@ -84,6 +84,16 @@ func (n *cutNode) change(f func(*policy.Compiler)) {
 	}
 }
 
+// written waits until the kernel has all changes. The first table being in force says nothing about later changes.
+func (n *cutNode) written() {
+	n.t.Helper()
+	kerneltest.Until(n.t, func() bool {
+		n.e.mu.Lock()
+		defer n.e.mu.Unlock()
+		return n.e.inForce && !n.e.unwritten
+	})
+}
+
 // cutPod is a pod, in a namespace of its own.
 type cutPod struct {
 	n     *cutNode

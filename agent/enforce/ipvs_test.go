@@ -82,7 +82,7 @@ func TestIPVS(t *testing.T) {
 		reaches("after "+name, from(a, answer), true)
 	}
 	n.policy("open", "{podSelector: {matchLabels: {app: a}}, policyTypes: [Egress], egress: [{to: [{podSelector: {matchLabels: {app: b}}}], ports: [{port: 80}]}]}")
-	kerneltest.Until(t, n.e.isInForce)
+	n.written()
 	reaches("egress to the Service's pod", from(a, answer), true)
 	for _, c := range before {
 		c.passes(c.client, c.server)

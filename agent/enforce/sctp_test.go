@@ -48,7 +48,7 @@ func TestSCTPIsNotTCP(t *testing.T) {
 	n := newCutNode(t)
 	a, b := n.pod("a", 1), n.pod("b", 2)
 	n.policy("ports", `{podSelector: {matchLabels: {app: b}}, policyTypes: [Ingress], ingress: [{ports: [{port: 80}, {protocol: SCTP, port: 81}, {port: 82}, {protocol: SCTP, port: 82}]}]}`)
-	kerneltest.Until(t, n.e.isInForce)
+	n.written()
 	for _, addr := range b.addrs {
 		for _, c := range []struct {
 			port      uint16
