@@ -42,14 +42,20 @@ type policyConf struct {
 	state    podstate.Dir
 }
 
-// readPolicy reads the configuration. DEL and GC need no prevResult.
-func readPolicy(args *skel.CmdArgs, needsPrev bool) (*policyConf, error) {
-	c := &policyConf{dir: local.Open("", "")}
+// policyOf returns what DEL needs: nothing of the configuration, which ADD may have refused.
+func policyOf(args *skel.CmdArgs) *policyConf {
+	c := &policyConf{dir: local.Open("", ""), endpoint: podstate.Endpoint{ContainerID: args.ContainerID, IfName: args.IfName}}
 	c.state = podstate.Open(c.dir)
+	return c
+}
+
+// readPolicy reads the configuration. GC needs no prevResult.
+func readPolicy(args *skel.CmdArgs, needsPrev bool) (*policyConf, error) {
+	c := policyOf(args)
 	if err := cni.Decode(args.StdinData, c); err != nil {
 		return nil, err
 	}
-	c.endpoint = podstate.Endpoint{Network: c.Name, ContainerID: args.ContainerID, IfName: args.IfName}
+	c.endpoint.Network = c.Name
 	if !needsPrev {
 		return c, nil
 	}
@@ -209,11 +215,7 @@ func policyCheck(_ context.Context, args *skel.CmdArgs) error {
 const goneWithin = 2 * time.Second
 
 func policyDel(ctx context.Context, args *skel.CmdArgs) error {
-	c, err := readPolicy(args, false)
-	if err != nil {
-		return err
-	}
-	return c.remove(ctx)
+	return policyOf(args).remove(ctx)
 }
 
 func (c *policyConf) remove(ctx context.Context) error {

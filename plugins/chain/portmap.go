@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"github.com/fairlead/fairlead/attach"
@@ -88,6 +89,16 @@ func (c *portmap) Validate(*plugin.Attachment) error {
 		}
 		c.mappings = append(c.mappings, m)
 	}
+	// The first rule that matches counts: a mapping of one address precedes the mapping of all addresses.
+	slices.SortStableFunc(c.mappings, func(a, b mapping) int {
+		switch {
+		case a.every() == b.every():
+			return 0
+		case b.every():
+			return -1
+		}
+		return 1
+	})
 	return nil
 }
 
@@ -125,13 +136,13 @@ func (p portMapping) valid() (m mapping, key, problem string) {
 	return m, "", ""
 }
 
-// overlapping returns the earlier mapping of the same request that conflicts with m, or "".
+// overlapping returns the earlier mapping of the same request that conflicts with m, or "". A mapping of one address
+// may be an exception to a mapping of all addresses.
 func (c *portmap) overlapping(m mapping) string {
 	for i, o := range c.mappings {
-		same := o.protocol == m.protocol && o.hostPort == m.hostPort
-		meet := o.every() && m.serves(o.hostIP.Is4()) || m.every() && o.serves(m.hostIP.Is4()) || o.hostIP == m.hostIP ||
-			!o.hostIP.IsValid() || !m.hostIP.IsValid()
-		if same && meet && o.container != m.container {
+		same := o.protocol == m.protocol && o.hostPort == m.hostPort && o.container != m.container
+		families := m.serves(true) && o.serves(true) || m.serves(false) && o.serves(false)
+		if same && (o.hostIP == m.hostIP || o.every() && m.every() && families) {
 			return fmt.Sprintf("portMappings[%d]", i)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -36,6 +35,7 @@ type tuning struct {
 
 	allowlist string
 	mac       string
+	sysctls   []string // the keys in the order of the configuration, in which they are written
 }
 
 // settings may be in the configuration or in args.cni, which takes precedence.
@@ -52,8 +52,11 @@ func (c *tuning) Validate(a *plugin.Attachment) (err error) {
 	if c.mac, err = c.MAC(a, c.OwnMAC); err != nil {
 		return err
 	}
-	if key := c.repeatedSysctl(); key != "" {
-		return cni.Invalid(c.Raw, "sysctl", fmt.Sprintf("%q occurs twice: want each key once", key))
+	keys := sysctlKeys(c.Raw)
+	for i, key := range keys { // args.cni may repeat a key: it takes precedence
+		if slices.Contains(keys[:i], key) {
+			return cni.Invalid(c.Raw, "sysctl", fmt.Sprintf("%q occurs twice: want each key once", key))
+		}
 	}
 	if len(c.Args.CNI) > 0 {
 		if err := cni.Decode(c.Args.CNI, &c.settings); err != nil {
@@ -69,6 +72,11 @@ func (c *tuning) Validate(a *plugin.Attachment) (err error) {
 	for key := range c.Sysctl {
 		if _, problem := sysctlPath(key, ""); problem != "" {
 			return cni.Invalid(c.Raw, c.at("sysctl"), fmt.Sprintf("%q: %s", key, problem))
+		}
+	}
+	for _, key := range append(keys, sysctlKeys(c.Args.CNI)...) {
+		if _, isSet := c.Sysctl[key]; isSet && !slices.Contains(c.sysctls, key) {
+			c.sysctls = append(c.sysctls, key)
 		}
 	}
 	return nil
@@ -92,23 +100,18 @@ func (c *tuning) at(key string) string {
 	return key
 }
 
-// repeatedSysctl returns a key that the configuration has twice, or "". args.cni may repeat it: it takes precedence.
-func (c *tuning) repeatedSysctl() string {
-	seen := map[string]bool{}
-	all, _ := rawjson.Members(c.Raw) // valid JSON: it has been decoded
+// sysctlKeys returns the keys of the member sysctl in the order of the text.
+func sysctlKeys(raw []byte) (keys []string) {
+	all, _ := rawjson.Members(raw) // valid JSON, because it has been decoded, or empty
 	for _, m := range all {
-		if !strings.EqualFold(m.Key, "sysctl") {
-			continue
-		}
-		keys, _ := rawjson.Members(m.Raw)
-		for _, k := range keys {
-			if seen[k.Key] {
-				return k.Key
+		if strings.EqualFold(m.Key, "sysctl") {
+			list, _ := rawjson.Members(m.Raw)
+			for _, k := range list {
+				keys = append(keys, k.Key)
 			}
-			seen[k.Key] = true
 		}
 	}
-	return ""
+	return keys
 }
 
 // allowed checks the sysctls against the host's allowlist, if it has one.
@@ -176,7 +179,7 @@ func (c *tuning) Addressed(a *plugin.Attachment, r *cni.Result) (list kernel.Obj
 	if err := c.allowed(a); err != nil {
 		return nil, err
 	}
-	for _, key := range slices.Sorted(maps.Keys(c.Sysctl)) {
+	for _, key := range c.sysctls {
 		path, _ := sysctlPath(key, a.IfName)
 		s := &kernel.Sysctl{In: kernel.Container, Key: path, Value: c.Sysctl[key], NetnsOnly: true}
 		// A key that can only be written has no previous value.

@@ -115,17 +115,19 @@ func (c chain) together(ctx context.Context, verb string, args *skel.CmdArgs) ([
 	return out, nil
 }
 
-// del runs DEL. Multus v4.2 passes a list without what is inside its plugins. Then the record of the attachment has the
-// plugins, as far as they are Fairlead's.
+// del runs DEL. If the configuration has no valid plugins, the record of the attachment has them, as far as they are
+// Fairlead's: Multus v4.2 passes a list without what is inside its plugins, and ADD refuses an invalid list.
 func (c chain) del(ctx context.Context, args *skel.CmdArgs) error {
-	if conf, err := rawjson.ParseObject(args.StdinData); err == nil && isShortened(conf) {
+	if _, err := ChainMembers(args.StdinData); err != nil {
+		conf, err := reduced(args.StdinData)
+		if err != nil {
+			return err
+		}
 		plugins, err := attachedPlugins(kernel.Owner{Network: conf.String("name"), ContainerID: args.ContainerID, IfName: args.IfName})
 		if err != nil || plugins == nil {
 			return err
 		}
 		setPlugins(conf, plugins)
-		conf.Delete("ipam") // empty objects, which would replace those of the plugins
-		conf.Delete("dns")
 		again := *args
 		again.StdinData = conf.Bytes()
 		args = &again
@@ -134,10 +136,19 @@ func (c chain) del(ctx context.Context, args *skel.CmdArgs) error {
 	return err
 }
 
-// isShortened reports whether a chain's configuration lacks its plugins.
-func isShortened(conf *rawjson.Object) bool {
-	_, found := conf.Get("plugins")
-	return !found
+// reduced returns the keys of a configuration that DEL needs, and those in more. The others may be what ADD refused.
+func reduced(data []byte, more ...string) (*rawjson.Object, error) {
+	conf, err := rawjson.ParseObject(data)
+	if err != nil {
+		return nil, cni.Invalid(data, "", "want an object")
+	}
+	out, _ := rawjson.ParseObject([]byte("{}"))
+	for _, key := range append(more, "cniVersion", "name", "type", "prevResult") {
+		if raw, found := conf.Get(key); found {
+			out.Set(key, raw)
+		}
+	}
+	return out, nil
 }
 
 // attachedPlugins returns the configurations that DEL needs to undo an attachment, or nil if there is nothing to undo.

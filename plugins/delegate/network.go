@@ -4,11 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"os"
 	"time"
 
 	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/netns"
 	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/skel"
@@ -32,7 +35,14 @@ func Network(x *plugin.Exec) skel.Plugin {
 		err = n.within(ctx, args, func(ctx context.Context) error { r, err = inner.Add(ctx, args); return err })
 		return r, err
 	}
-	p.Funcs.Check, p.Funcs.Del, p.Funcs.GC = within(inner.Check), within(inner.Del), within(inner.GC)
+	p.Funcs.Check, p.Funcs.GC = within(inner.Check), within(inner.GC)
+	p.Funcs.Del = func(ctx context.Context, args *skel.CmdArgs) error {
+		args, err := n.removable(args)
+		if args == nil || err != nil {
+			return err
+		}
+		return within(inner.Del)(ctx, args)
+	}
 	return p
 }
 
@@ -106,11 +116,35 @@ func (n network) waitForNetns(ctx context.Context, args *skel.CmdArgs) error {
 	return err
 }
 
+// removable returns arguments with which DEL can run. If ADD refuses the configuration, the record of the attachment has
+// the network; without a record there is nothing to remove, and removable returns nil.
+func (n network) removable(args *skel.CmdArgs) (*skel.CmdArgs, error) {
+	if _, _, err := n.parse(args); err == nil {
+		return args, nil
+	}
+	conf, err := reduced(args.StdinData)
+	if err != nil {
+		return nil, err
+	}
+	record, err := attach.Open("").Read(kernel.Owner{Network: conf.String("name"), ContainerID: args.ContainerID, IfName: args.IfName})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	name, _ := local.IsolatedNetwork(record.Host)
+	conf.SetString("network", name)
+	again := *args
+	again.StdinData = conf.Bytes()
+	return &again, nil
+}
+
 // within runs f with the network's namespace as the host. If that namespace is gone, f runs here: the rest of the
 // attachment can still be removed.
 func (n network) within(ctx context.Context, args *skel.CmdArgs, f func(context.Context) error) error {
 	c, _, err := n.parse(args)
-	if err != nil && c.Network == "" {
+	if err != nil {
 		return err
 	}
 	if err := plugin.Finish(ctx); err != nil {

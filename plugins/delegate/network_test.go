@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/plugin"
+	chained "github.com/fairlead/fairlead/plugins/chain"
 	"github.com/fairlead/fairlead/skel"
 )
 
@@ -34,22 +36,30 @@ func TestInNetwork(t *testing.T) {
 	}
 }
 
-// TestRemoveWithInvalidConfiguration checks that a DEL proceeds as long as the configuration names the network.
-func TestRemoveWithInvalidConfiguration(t *testing.T) {
+// DEL of a container that ADD refused has nothing to do, and does not depend on what ADD refused.
+func TestDelOfRefusedConfiguration(t *testing.T) {
 	t.Parallel()
-	for conf, want := range map[string]bool{
-		`{"cniVersion": "1.0.0", "name": "n", "type": "fairlead-net", "network": "never-made"}`:                 true,
-		`{"cniVersion": "1.0.0", "name": "n", "type": "fairlead-net", "network": "never-made", "ipam": "none"}`: true,
-		`{"cniVersion": "1.0.0", "name": "n", "type": "fairlead-net"}`:                                          false,
-		`{"cniVersion": "1.0.0", "name": "n", "type": "fairlead-net", "network": 7}`:                            false,
+	exec := &plugin.Exec{}
+	for _, tt := range []struct {
+		plugin skel.Plugin
+		keys   string
+	}{
+		{Network(exec), ``},
+		{Network(exec), `, "network": 7`},
+		{Network(exec), `, "network": "never-made", "ipam": "none"`},
+		{Chain(exec), `, "plugins": 5`},
+		{Chain(exec), `, "plugins": [{"type": "a/b"}], "runtimeConfig": 5, "args": 5`},
+		{Pod(exec), `, "plugins": [], "runtimeConfig": 5`},
+		{Pod(exec), `, "plugins": [{"type": "fairlead-pod"}], "confDirs": "here"`},
+		{chained.Policy(), `, "labels": 5, "prevResult": {"cniVersion": "1.0.0"}`},
 	} {
-		called := false
-		err := network{}.within(t.Context(), &skel.CmdArgs{ContainerID: "c", IfName: "eth0", StdinData: []byte(conf)}, func(context.Context) error {
-			called = true
-			return nil
-		})
-		if called != want || (err == nil) != want {
-			t.Errorf("%s: called: %v, %v", conf, called, err)
+		args := &skel.CmdArgs{ContainerID: "refused", IfName: "eth0", Netns: "/proc/self/ns/net",
+			StdinData: []byte(`{"cniVersion": "1.0.0", "name": "n", "type": "` + tt.plugin.Name + `"` + tt.keys + `}`)}
+		if _, err := tt.plugin.Funcs.Add(t.Context(), args); err == nil {
+			t.Errorf("%s: ADD accepts %s", tt.plugin.Name, tt.keys)
+		}
+		if err := tt.plugin.Funcs.Del(t.Context(), args); err != nil {
+			t.Errorf("%s: DEL of %s: %v", tt.plugin.Name, tt.keys, err)
 		}
 	}
 }

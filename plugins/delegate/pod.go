@@ -102,6 +102,15 @@ func (p pod) check(ctx context.Context, args *skel.CmdArgs) error {
 }
 
 func (p pod) del(ctx context.Context, args *skel.CmdArgs) error {
+	if _, err := p.begin(args); err != nil {
+		conf, err := reduced(args.StdinData, "plugins")
+		if err != nil {
+			return err
+		}
+		again := *args
+		again.StdinData = conf.Bytes()
+		args = &again
+	}
 	call, record, err := p.recorded(args)
 	if call == nil {
 		return err

@@ -271,7 +271,7 @@ func rejectedByFairlead() []reason {
 		{`table = 4294967296: want`, "a `table` of sbr above the kernel's limit: in the reference it wraps"},
 		{`ipam\.routes\[\d\]\.(mtu|advmss|priority|table|scope) = .*: want 0 to`, "numbers of routes beyond the kernel's limits: in the reference they wrap"},
 		{`ipam\.gateway = .*want an address of a host`, "a `gateway` that is 0.0.0.0, or of another family than its subnet: no route can use it"},
-		{`is already taken by container`, "a host port that is mapped twice: the reference's second rule never matches"},
+		{`is already taken by container`, "a host port that another container has: the reference's second rule never matches"},
 	}
 }
 
