@@ -20,7 +20,8 @@ func TestPodRequestsReachPlugins(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	seen := filepath.Join(t.TempDir(), "seen")
-	n.script("recorder", `[ $CNI_COMMAND = ADD ] && { echo "$CNI_ARGS"; echo "$conf"; } >`+seen)
+	n.script("recorder", `[ $CNI_COMMAND = ADD ] && { echo "$CNI_ARGS"; echo "$conf"; } >`+seen+`
+[ $CNI_COMMAND = ADD ] && exec echo '{"cniVersion":"1.1.0","interfaces":[{"name":"eth0","sandbox":"x"}],"ips":[{"interface":0,"address":"10.9.0.5/24"}]}'`)
 	n.write("10-a.conflist", `{"cniVersion": "1.1.0", "name": "`+n.name("a")+`", "plugins": [{"type": "recorder", "args": {"cni": {"old": 1}}, "capabilities":
   {"portMappings": true, "bandwidth": true, "ipRanges": true, "ips": true, "mac": true, "dns": true, "aliases": true, "cgroupPath": true, "infinibandGUID": true, "deviceID": true}}]}`)
 	n.Reload()
@@ -52,6 +53,22 @@ func TestPodRequestsReachPlugins(t *testing.T) {
 		}
 	}
 	must(t, n.TearDownPod(t.Context(), p.ID))
+}
+
+// TestIgnoredRequest checks that a pod does not start with another address than it requests.
+func TestIgnoredRequest(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.script("deaf", `[ $CNI_COMMAND = ADD ] && exec echo '{"cniVersion":"1.1.0","interfaces":[{"name":"eth0","sandbox":"x","mac":"02:00:00:00:00:02"}],"ips":[{"interface":0,"address":"10.9.0.4/24"}]}'`)
+	n.write("10-a.conflist", `{"cniVersion": "1.1.0", "name": "`+n.name("a")+`", "plugins": [{"type": "deaf", "capabilities": {"ips": true, "mac": true}}]}`)
+	n.Reload()
+	_, err := n.SetUpPod(t.Context(), n.pod("web", podnet.Network{IPs: []string{"10.9.0.4"}}))
+	must(t, err)
+	_, err = n.SetUpPod(t.Context(), n.pod("db", podnet.Network{IPs: []string{"10.9.0.5/24"}}))
+	wants(t, err, "did not give the pod the address 10.9.0.5")
+	n.nothingLeft("db")
+	_, err = n.SetUpPod(t.Context(), n.pod("db", podnet.Network{MAC: "02:00:00:00:00:01"}))
+	wants(t, err, "the hardware address 02:00:00:00:00:02 and not 02:00:00:00:00:01")
 }
 
 // TestUnsupported checks that a request that no plugin declares is an error that says what to do, or a warning. Hints

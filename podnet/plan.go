@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -20,12 +19,11 @@ type part struct {
 	noted
 	list *libcni.NetworkConfigList
 	rt   *libcni.RuntimeConf
-	// gateways are the default routes that the attachment must have and others must not. It is nil if the pod requests
-	// no default route.
-	gateways []netip.Addr
-	planned  bool
-	alone    bool // uses another network's link: set up after the others, torn down before them
-	ordered  bool // set up in the pod's order, because it brings a default route and the last one wins
+	// asked is the pod's request, without addresses that no plugin receives.
+	asked   Network
+	planned bool // the pod chooses the network of its default route
+	alone   bool // uses another network's link: set up after the others, torn down before them
+	ordered bool // set up in the pod's order, because it brings a default route and the last one wins
 }
 
 // plan finds all errors in a pod's requests before a plugin runs.
@@ -75,7 +73,14 @@ func (m *Manager) planOne(ctx context.Context, p *Pod, n *Network, i int, chosen
 	if err != nil {
 		return nil, request.At(i, err)
 	}
-	q := &part{list: list, planned: chosen, gateways: n.DefaultRoute, alone: insideLinks(list), ordered: !chosen && hasWayOut(list), noted: noted{
+	asked := *n
+	if _, passed := caps["ips"]; !passed {
+		asked.IPs = nil
+	}
+	if _, passed := caps["mac"]; !passed {
+		asked.MAC = ""
+	}
+	q := &part{list: list, planned: chosen, asked: asked, alone: insideLinks(list), ordered: !chosen && hasWayOut(list), noted: noted{
 		Network: list.Name, Namespace: n.Namespace, IfName: n.InterfaceName(i), Default: i == 0, DeviceID: n.DeviceID,
 		Config: list.Bytes, Args: append(p.KubernetesArgs(), p.Args...), CapabilityArgs: caps,
 	}}
@@ -126,10 +131,12 @@ func (m *Manager) network(ctx context.Context, namespace, name string) (*libcni.
 	return list, nil
 }
 
-// checkRoutes checks that the result has the default route that the pod requested.
-func (q *part) checkRoutes(res *cni.Result) error {
-	if !q.planned {
-		return nil
+// verify checks that the result has what the pod requested. Some plugins ignore it.
+func (q *part) verify(res *cni.Result) error {
+	if q.planned {
+		if err := request.CheckRoutes(q.Network, q.asked.DefaultRoute, res); err != nil {
+			return err
+		}
 	}
-	return request.CheckRoutes(q.Network, q.gateways, res)
+	return q.asked.CheckAddresses(q.Network, q.IfName, res)
 }

@@ -193,5 +193,5 @@ func (m *Manager) add(ctx context.Context, pod *Pod, q *part) (err error) {
 	if err != nil {
 		return err
 	}
-	return q.checkRoutes(res)
+	return q.verify(res)
 }
