@@ -30,7 +30,7 @@ func effects() []effect {
 		{anyCase, container, `route (10\.9\..*|fd09.*|default.*)`, `route (10\.9\..*|fd09.*|default.*) \{(?P<configured>"(?:mtu|advmss)":\d+)\}`,
 			"`mtu` and `advmss` of a route: Fairlead sets them, as specification 1.1.0 defines"},
 		{`^dummy/dns`, `^(add|added: result cache)`, ``, `(?:result\.)?dns(?:\.\w+(?:\[0\])?)? = .*`, "`dns` of dummy: the reference ignores it"},
-		{`^portmap/hostIP "(::|2001:db8::1)"`, host, `sysctl net/ipv4/conf/(\S+)/route_localnet:1`, `sysctl net/ipv4/conf/(\S+)/route_localnet:0`,
+		{`^portmap/hostIP "(::|::1|2001:db8::1)"`, host, `sysctl net/ipv4/conf/(\S+)/route_localnet:1`, `sysctl net/ipv4/conf/(\S+)/route_localnet:0`,
 			"a `hostIP` of IPv6: the reference sets `route_localnet`, which only 127.0.0.1 needs"},
 		{`^portmap/.*\(nftables\).*"masqAll":\s*true`, `^from (world|host) to`, `hello 192\.0\.2\.[19]`, `hello 10\.1\.0\.1`,
 			"`masqAll` with nftables: it has no effect in the reference"},

@@ -60,10 +60,10 @@ func envInt(t *testing.T, variable string, def int) int {
 }
 
 // mayBeSilent reports whether some of a case's connections get no answer by its settings: with a hostIP that the host may
-// lack, without masquerading of the host's own connections, with a gateway that gives the container another address, or
-// on a bridge that is no gateway.
+// lack, without masquerading of the host's own connections, with a gateway that gives the container another address, on a
+// bridge that is no gateway, or between isolated ports.
 func (k keyCase) mayBeSilent() bool {
-	return regexp.MustCompile(`"hostIP"|"snat":\s*false|"gateway"`).MatchString(k.capArgs+k.plugins) ||
+	return regexp.MustCompile(`"hostIP"|"snat":\s*false|"gateway"|"isolated"|"portIsolation":\s*true`).MatchString(k.capArgs+k.plugins) ||
 		strings.Contains(k.plugins, `"bridge"`) && !regexp.MustCompile(`"is(Default)?Gateway":\s*true`).MatchString(k.plugins)
 }
 
