@@ -42,8 +42,9 @@ type kind struct {
 	isPolicy bool // objects of other types matter once there is a policy
 	optional bool // its type may not exist in the cluster
 
-	// The compiler forgets a changed object that is ignored.
-	set    func(*policy.Compiler, object) (ignored bool)
+	// read returns the change of the compiler's world by a new or changed object, or nil if the object is ignored. The
+	// compiler forgets a changed object that is ignored. The change may run several times.
+	read   func(object) func(*policy.Compiler)
 	forget func(c *policy.Compiler, namespace, name string)
 }
 
@@ -58,30 +59,34 @@ func kinds() []kind {
 	return []kind{
 		{
 			resource: "namespaces", example: &corev1.Namespace{}, group: corev1.SchemeGroupVersion,
-			set:    func(c *policy.Compiler, o object) bool { c.SetNamespace(o.GetName(), o.GetLabels()); return false },
+			read: func(o object) func(*policy.Compiler) {
+				return func(c *policy.Compiler) { c.SetNamespace(o.GetName(), o.GetLabels()) }
+			},
 			forget: func(c *policy.Compiler, _, name string) { c.DeleteNamespace(name) },
 		},
 		{
 			resource: "nodes", example: &corev1.Node{}, group: corev1.SchemeGroupVersion,
-			set:    func(c *policy.Compiler, o object) bool { c.SetNode(policy.FromNode(o.(*corev1.Node))); return false },
+			read: func(o object) func(*policy.Compiler) {
+				n := policy.FromNode(o.(*corev1.Node))
+				return func(c *policy.Compiler) { c.SetNode(n) }
+			},
 			forget: func(c *policy.Compiler, _, name string) { c.DeleteNode(name) },
 		},
 		{
 			resource: "pods", example: &corev1.Pod{}, group: corev1.SchemeGroupVersion,
-			set: func(c *policy.Compiler, o object) bool {
+			read: func(o object) func(*policy.Compiler) {
 				e := policy.FromPod(o.(*corev1.Pod))
-				if e != nil {
-					c.SetEndpoint(e)
+				if e == nil {
+					return nil
 				}
-				return e == nil
+				return func(c *policy.Compiler) { c.SetEndpoint(e) }
 			},
 			forget: func(c *policy.Compiler, namespace, name string) { c.DeleteEndpoint(namespace, name) },
 		},
 		{
 			resource: "networkpolicies", example: &networkingv1.NetworkPolicy{}, group: networkingv1.SchemeGroupVersion, isPolicy: true,
-			set: func(c *policy.Compiler, o object) bool {
-				c.SetNetworkPolicy(o.(*networkingv1.NetworkPolicy))
-				return false
+			read: func(o object) func(*policy.Compiler) {
+				return func(c *policy.Compiler) { c.SetNetworkPolicy(o.(*networkingv1.NetworkPolicy)) }
 			},
 			forget: func(c *policy.Compiler, namespace, name string) {
 				c.DeletePolicy(policy.NetworkPolicyID(namespace, name))
@@ -89,9 +94,8 @@ func kinds() []kind {
 		},
 		{
 			resource: "clusternetworkpolicies", example: &v1alpha2.ClusterNetworkPolicy{}, group: clusterPolicyVersion, isPolicy: true, optional: true,
-			set: func(c *policy.Compiler, o object) bool {
-				c.SetClusterPolicy(o.(*v1alpha2.ClusterNetworkPolicy))
-				return false
+			read: func(o object) func(*policy.Compiler) {
+				return func(c *policy.Compiler) { c.SetClusterPolicy(o.(*v1alpha2.ClusterNetworkPolicy)) }
 			},
 			forget: func(c *policy.Compiler, _, name string) { c.DeletePolicy(policy.ClusterPolicyID(name)) },
 		},
@@ -133,7 +137,7 @@ type follower struct {
 	otherVersions func(context.Context) []string // in which the API has the type
 }
 
-// versionsOf returns the versions in which the API has a resource.
+// versionsOf returns the versions in which the API has objects of a resource.
 func versionsOf(ctx context.Context, c *rest.RESTClient, group, resource string) (out []string) {
 	var g metav1.APIGroup
 	if err := get(ctx, c, "/apis/"+group, &g); err != nil {
@@ -141,7 +145,12 @@ func versionsOf(ctx context.Context, c *rest.RESTClient, group, resource string)
 	}
 	for _, v := range g.Versions {
 		var list metav1.APIResourceList
-		if get(ctx, c, "/apis/"+v.GroupVersion, &list) == nil && slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == resource }) {
+		var objects metav1.PartialObjectMetadataList
+		is := func(r metav1.APIResource) bool { return r.Name == resource }
+		if get(ctx, c, "/apis/"+v.GroupVersion, &list) != nil || !slices.ContainsFunc(list.APIResources, is) {
+			continue
+		}
+		if err := get(ctx, c, "/apis/"+v.GroupVersion+"/"+resource+"?limit=1", &objects); err != nil || len(objects.Items) > 0 {
 			out = append(out, v.Version)
 		}
 	}
@@ -149,7 +158,7 @@ func versionsOf(ctx context.Context, c *rest.RESTClient, group, resource string)
 }
 
 func get(ctx context.Context, c *rest.RESTClient, path string, into any) error {
-	raw, err := c.Get().AbsPath(path).Do(ctx).Raw()
+	raw, err := c.Get().RequestURI(path).Do(ctx).Raw()
 	if err != nil {
 		return err
 	}
@@ -189,11 +198,9 @@ func (f *follower) listIfKnown(list cache.ListWithContextFunc) cache.ListWithCon
 			f.gone = time.Now()
 		}
 		if others := f.otherVersions(ctx); len(others) > 0 { // the objects exist
-			err = fmt.Errorf("the API serves %s only in %s, and network policy reads %s: %w", f.resource, strings.Join(others, ", "), f.group.Version, err)
+			err = fmt.Errorf("the API has %s only in %s, and network policy reads %s: %w", f.resource, strings.Join(others, ", "), f.group.Version, err)
 			f.e.o.Log.Error("cannot read policies", "error", err)
-			if len(f.names) > 0 {
-				return out, err
-			}
+			return out, err
 		}
 		if len(f.names) == 0 || time.Since(f.gone) >= withoutType {
 			return &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: "0"}}, nil
@@ -256,19 +263,23 @@ func (f *follower) change(v any, deleted bool) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.e.update(func(c *policy.Compiler) { f.apply(c, o, deleted) })
+	f.e.update(f.changeBy(o, deleted))
 	return nil
 }
 
-func (f *follower) apply(c *policy.Compiler, o object, deleted bool) {
+// changeBy returns the change of the compiler's world by one object. It reads the object, which may take a while, before the
+// Enforcer is locked.
+func (f *follower) changeBy(o object, deleted bool) func(*policy.Compiler) {
 	f.e.statuses.see(o, deleted)
 	name := o.GetNamespace() + "/" + o.GetName()
-	if deleted || f.set(c, o) {
-		f.forget(c, o.GetNamespace(), o.GetName())
-		delete(f.names, name)
-		return
+	if !deleted {
+		if set := f.read(o); set != nil {
+			f.names[name] = true
+			return set
+		}
 	}
-	f.names[name] = true
+	delete(f.names, name)
+	return func(c *policy.Compiler) { f.forget(c, o.GetNamespace(), o.GetName()) }
 }
 
 // Replace implements cache.ReflectorStore. The list has all objects.
@@ -277,18 +288,22 @@ func (f *follower) Replace(list []any, _ string) error {
 	defer f.mu.Unlock()
 	gone := f.names
 	f.names = make(map[string]bool, len(list))
-	f.e.update(func(c *policy.Compiler) {
-		for _, v := range list {
-			if o, ok := v.(object); ok {
-				f.apply(c, o, false)
-			}
+	var changes []func(*policy.Compiler)
+	for _, v := range list {
+		if o, ok := v.(object); ok {
+			changes = append(changes, f.changeBy(o, false))
 		}
-		for name := range gone {
-			if !f.names[name] {
-				namespace, name, _ := strings.Cut(name, "/")
-				f.forget(c, namespace, name)
-				f.e.statuses.forget(f.resource, name)
-			}
+	}
+	for name := range gone {
+		if !f.names[name] {
+			namespace, name, _ := strings.Cut(name, "/")
+			changes = append(changes, func(c *policy.Compiler) { f.forget(c, namespace, name) })
+			f.e.statuses.forget(f.resource, name)
+		}
+	}
+	f.e.update(func(c *policy.Compiler) {
+		for _, change := range changes {
+			change(c)
 		}
 	})
 	f.e.synced(f.resource + fromAPI)

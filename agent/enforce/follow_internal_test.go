@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -86,15 +91,15 @@ func TestRefusedWatch(t *testing.T) {
 	}
 }
 
-// TestTypeInOtherVersion checks that policies stay while the API serves their type only in a version that the agent cannot
-// read. Without the type, there are none.
+// TestTypeInOtherVersion checks that policies are unknown while the API has them only in a version that the agent cannot
+// read, also to an agent that starts. Without the type, there are none.
 func TestTypeInOtherVersion(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		others []string
 		known  bool
 		fails  bool
-	}{{nil, true, false}, {[]string{"v1beta1"}, true, true}, {[]string{"v1beta1"}, false, false}, {nil, false, false}} {
+	}{{nil, true, false}, {[]string{"v1beta1"}, true, true}, {[]string{"v1beta1"}, false, true}, {nil, false, false}} {
 		f := &follower{
 			kind: kind{resource: "clusternetworkpolicies", group: clusterPolicyVersion}, e: newEnforcer(Options{Node: "n1", Log: slog.New(slog.DiscardHandler)}, nil),
 			names: map[string]bool{}, gone: time.Now().Add(-time.Hour), otherVersions: func(context.Context) []string { return c.others },
@@ -108,6 +113,40 @@ func TestTypeInOtherVersion(t *testing.T) {
 		_, err := list(t.Context(), metav1.ListOptions{})
 		if (err != nil) != c.fails || err != nil && !strings.Contains(err.Error(), "only in v1beta1, and network policy reads v1alpha2") {
 			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+// TestVersionsWithObjects checks that a type in another version matters only if it has objects.
+func TestVersionsWithObjects(t *testing.T) {
+	t.Parallel()
+	items := `{}`
+	answers := map[string]func() string{
+		"/apis/policy.networking.k8s.io": func() string {
+			return `{"versions": [{"groupVersion": "policy.networking.k8s.io/v1beta1", "version": "v1beta1"}, {"groupVersion": "policy.networking.k8s.io/v1", "version": "v1"}]}`
+		},
+		"/apis/policy.networking.k8s.io/v1beta1": func() string { return `{"resources": [{"name": "clusternetworkpolicies"}]}` },
+		"/apis/policy.networking.k8s.io/v1":      func() string { return `{"resources": [{"name": "others"}]}` },
+		"/apis/policy.networking.k8s.io/v1beta1/clusternetworkpolicies?limit=1": func() string {
+			return items
+		},
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if answer := answers[q.URL.String()]; answer != nil && answer() != "" {
+			_, _ = io.WriteString(w, answer())
+			return
+		}
+		http.NotFound(w, q)
+	}))
+	defer server.Close()
+	c, err := client(&rest.Config{Host: server.URL}, clusterPolicyVersion)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for answer, want := range map[string][]string{`{}`: nil, `{"items": [{"metadata": {"name": "deny"}}]}`: {"v1beta1"}, ``: {"v1beta1"}} {
+		items = answer
+		if got := versionsOf(t.Context(), c, clusterPolicyVersion.Group, "clusternetworkpolicies"); !slices.Equal(got, want) {
+			t.Errorf("the list is %q: got %v, want %v", answer, got, want)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package policy
 import (
 	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -26,13 +27,13 @@ type Compiler struct {
 
 	namespaces  map[string]map[string]string // labels by name
 	endpoints   endpoints
-	nodes       map[string]*Node             // with podAddrs
-	plainNodes  map[string]*Node             // without
-	podAddrs    map[string][]netip.Addr      // addresses in pod networks, by node
-	nodeAddrs   map[netip.Addr]int           // number of nodes with an address
-	podNetworks []addrRange                  // sorted
-	policies    map[string]*rules            // by ID
-	subjects    map[string]map[string]*rules // policies by the namespace of their subject; "": others
+	nodes       map[string]*Node               // with podAddrs
+	plainNodes  map[string]*Node               // without
+	podAddrs    map[string][]netip.Addr        // addresses in pod networks, by node
+	nodeAddrs   map[netip.Addr]map[string]bool // nodes by address
+	podNetworks []addrRange                    // sorted
+	policies    map[string]*rules              // by ID
+	subjects    map[string]map[string]*rules   // policies by the namespace of their subject; "": others
 
 	given   map[string]*Endpoint           // this node's endpoints without what is claimed for them, by endpoint
 	claims  map[string]*Claim              // by attachment
@@ -43,6 +44,7 @@ type Compiler struct {
 	families   [2]bool                       // that this node's endpoints have: IPv4, IPv6
 	shared     map[string]*shared            // by name
 	anchors    map[anchor]map[string]*shared // those with endpoints, by name
+	nodeSets   map[string]*shared            // those with nodes, by name
 	members    map[string]member             // of shared, by endpoint
 	chainsWith map[string]map[string]bool    // names of chains, by the policies whose rules they contain
 	chains     map[string]*chain             // profiles and policies, by name
@@ -54,7 +56,7 @@ type Compiler struct {
 // New returns a compiler for a node whose world is empty.
 func New(node string) *Compiler {
 	c := &Compiler{
-		node: node, namespaces: map[string]map[string]string{}, endpoints: newEndpoints(), nodes: map[string]*Node{}, nodeAddrs: map[netip.Addr]int{},
+		node: node, namespaces: map[string]map[string]string{}, endpoints: newEndpoints(), nodes: map[string]*Node{}, nodeAddrs: map[netip.Addr]map[string]bool{}, nodeSets: map[string]*shared{},
 		plainNodes: map[string]*Node{}, podAddrs: map[string][]netip.Addr{},
 		given: map[string]*Endpoint{}, claims: map[string]*Claim{}, claimed: map[netip.Addr]map[string]bool{},
 		policies: map[string]*rules{}, subjects: map[string]map[string]*rules{}, local: map[string]*profiles{}, localIn: map[string]map[string]bool{}, chainsWith: map[string]map[string]bool{},
@@ -155,7 +157,14 @@ func EndpointKey(namespace, name string) string { return namespace + "/" + name 
 
 // SetEndpoint adds an endpoint or changes it.
 func (c *Compiler) SetEndpoint(e *Endpoint) {
-	c.replaceEndpoint(EndpointKey(e.Namespace, e.Name), e)
+	key := EndpointKey(e.Namespace, e.Name)
+	have := c.endpoints.byKey[key]
+	if e.Node == c.node {
+		have = c.given[key]
+	}
+	if now := c.inNetwork(e); have == nil || now == nil || !reflect.DeepEqual(have, now) { // mostly, only its status has changed
+		c.replaceEndpoint(key, e)
+	}
 }
 
 // DeleteEndpoint removes an endpoint.

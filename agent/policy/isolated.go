@@ -112,7 +112,7 @@ func (c *Compiler) enforced(e *Endpoint, addrs []netip.Addr) []netip.Addr {
 // isolated network may have the same addresses as the nodes: then they are its endpoints'.
 func (c *Compiler) isNode(a netip.Addr) bool {
 	switch {
-	case c.nodeAddrs[a] == 0:
+	case len(c.nodeAddrs[a]) == 0:
 		return false
 	case c.network != "":
 		return len(c.endpoints.byAddr[a]) == 0 && c.claimOf(a) == nil
@@ -123,8 +123,10 @@ func (c *Compiler) isNode(a netip.Addr) bool {
 
 // usedByPods updates the sets of nodes if endpoints have got addresses of nodes, or had them.
 func (c *Compiler) usedByPods(addrs []netip.Addr) {
-	if slices.ContainsFunc(addrs, func(a netip.Addr) bool { return c.nodeAddrs[a] > 0 }) {
-		c.updateNodes()
+	for _, a := range addrs {
+		if len(c.nodeAddrs[a]) > 0 {
+			c.updateNodeAddr(a)
+		}
 	}
 }
 

@@ -2,11 +2,15 @@ package policy
 
 import (
 	"net/netip"
+	"reflect"
 	"slices"
 )
 
-// SetNode adds a node or changes it.
+// SetNode adds a node or changes it. A node reports its status every few minutes: mostly nothing has changed.
 func (c *Compiler) SetNode(n *Node) {
+	if reflect.DeepEqual(c.plainNodes[n.Name], n) {
+		return
+	}
 	c.plainNodes[n.Name] = n
 	c.setNode(n.Name)
 }
@@ -22,6 +26,15 @@ func (c *Compiler) SetPodAddresses(node string, list []netip.Addr) {
 	}
 	if c.plainNodes[node] != nil {
 		c.setNode(node)
+	}
+}
+
+// AddNodeAddresses adds addresses to nodes, see Compiler.SetPodAddresses.
+func (w *World) AddNodeAddresses(all map[string][]netip.Addr) {
+	for i, n := range w.Nodes {
+		more := *n
+		more.Addresses = append(slices.Clone(n.Addresses), all[n.Name]...)
+		w.Nodes[i] = &more
 	}
 }
 
@@ -51,15 +64,13 @@ func (c *Compiler) nodeChanged(old, now *Node) {
 	if old != nil {
 		for _, a := range old.Addresses {
 			touched[a] = true
-			if c.nodeAddrs[a]--; c.nodeAddrs[a] == 0 {
-				delete(c.nodeAddrs, a)
-			}
+			exclude(c.nodeAddrs, a, old.Name)
 		}
 	}
 	if now != nil {
 		for _, a := range now.Addresses {
 			touched[a] = true
-			c.nodeAddrs[a]++
+			include(c.nodeAddrs, a, now.Name)
 		}
 	}
 	for a := range touched {
@@ -67,6 +78,27 @@ func (c *Compiler) nodeChanged(old, now *Node) {
 			c.endpointChanged(key)
 		}
 		c.setAddr(a) // it may be claimed
+		c.updateNodeAddr(a)
 	}
-	c.updateNodes()
+}
+
+// updateNodeAddr adds an address to the sets of nodes that match a node with it, and removes it from the others.
+func (c *Compiler) updateNodeAddr(a netip.Addr) {
+	for _, x := range c.nodeSets {
+		c.placeNodeAddr(x, a)
+	}
+}
+
+func (c *Compiler) placeNodeAddr(x *shared, a netip.Addr) {
+	matches := false
+	if c.isNode(a) {
+		for name := range c.nodeAddrs[a] {
+			matches = matches || x.nodes.matches(c.nodes[name].Labels)
+		}
+	}
+	if matches {
+		c.setKey(x.set(familyOf(a)), a.String(), "")
+	} else {
+		c.deleteKey(x.set(familyOf(a)), a.String())
+	}
 }

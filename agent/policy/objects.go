@@ -62,6 +62,10 @@ func FromPod(p *corev1.Pod) *Endpoint {
 	return e
 }
 
+// mostAnnotated is the number of addresses of a pod's networks that count. Whoever creates a pod can write the annotation, and
+// each address may be in many sets on every node.
+const mostAnnotated = 128
+
 // addNetworks adds the addresses of a pod's networks. If its default network is isolated, the API has these addresses as the
 // pod's, too.
 func (e *Endpoint) addNetworks(annotation string) {
@@ -73,11 +77,13 @@ func (e *Endpoint) addNetworks(annotation string) {
 	if annotation == "" || json.Unmarshal([]byte(annotation), &networks) != nil {
 		return
 	}
+	left := mostAnnotated
 	for _, n := range networks {
 		var addrs []netip.Addr
-		for _, text := range n.IPs {
+		for _, text := range n.IPs[:min(len(n.IPs), left)] {
 			addrs = appendAddr(addrs, text)
 		}
+		left -= min(len(n.IPs), left)
 		if n.Isolated != "" {
 			e.addIsolated(n.Isolated, addrs, n.Default)
 			continue

@@ -20,11 +20,11 @@ func TestPodAddresses(t *testing.T) {
 		if !first {
 			c.SetPodAddresses("b", []netip.Addr{tunnel})
 		}
-		if got := c.nodes["b"].Addresses; !slices.Equal(got, []netip.Addr{status, tunnel}) || c.nodeAddrs[tunnel] != 1 {
-			t.Errorf("set first: %v: the node has %v, %d nodes have %s", first, got, c.nodeAddrs[tunnel], tunnel)
+		if got := c.nodes["b"].Addresses; !slices.Equal(got, []netip.Addr{status, tunnel}) || len(c.nodeAddrs[tunnel]) != 1 {
+			t.Errorf("set first: %v: the node has %v, %d nodes have %s", first, got, len(c.nodeAddrs[tunnel]), tunnel)
 		}
 		c.SetNode(&Node{Name: "b", Addresses: []netip.Addr{tunnel}}) // its status may have it
-		if got := c.nodes["b"].Addresses; len(got) != 1 || c.nodeAddrs[tunnel] != 1 || c.nodeAddrs[status] != 0 {
+		if got := c.nodes["b"].Addresses; len(got) != 1 || len(c.nodeAddrs[tunnel]) != 1 || len(c.nodeAddrs[status]) != 0 {
 			t.Errorf("after a change: %v, %v", got, c.nodeAddrs)
 		}
 		c.SetPodAddresses("b", nil)

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 
@@ -24,8 +23,7 @@ type shared struct {
 	anchor   anchor // finds the endpoints that it may select
 	matches  func(key string, e *Endpoint) bool
 	elements func(e *Endpoint, a netip.Addr) []string // for an address of an endpoint
-	nodes    labelSelector                            // of nodes, if forNodes
-	forNodes bool
+	nodes    labelSelector                            // of nodes, in Compiler.nodeSets
 
 	members map[string]bool   // endpoints
 	counts  [2]map[string]int // how many endpoints have an element: an address may be used again
@@ -110,8 +108,14 @@ func (n namedPort) of(e *Endpoint) (out []portRange) {
 // nodeSet returns the addresses of the nodes of a selector.
 func (c *Compiler) nodeSet(s labelSelector) *shared {
 	return c.sharedNamed("nodes-"+hash(s.key()), func(x *shared) {
-		x.types, x.forNodes, x.nodes = addrTypes, true, s
-		c.fillNodes(x)
+		x.types, x.nodes = addrTypes, s
+		c.nodeSets[x.name] = x
+		for f, typ := range x.types {
+			c.set(x.set(f), typ, false)
+		}
+		for a := range c.nodeAddrs {
+			c.placeNodeAddr(x, a)
+		}
 	})
 }
 
@@ -174,6 +178,7 @@ func (c *Compiler) drop(name string) {
 		return
 	}
 	delete(c.shared, name)
+	delete(c.nodeSets, name)
 	exclude(c.anchors, x.anchor, name)
 	for key := range x.members {
 		delete(c.members[key].sets, name)
@@ -310,38 +315,4 @@ func (m member) each(x *shared, do func(family int, element string)) {
 			do(familyOf(a), element)
 		}
 	}
-}
-
-// updateNodes fills the sets of nodes again. They are few and small.
-func (c *Compiler) updateNodes() {
-	for _, x := range sortedValues(c.shared) {
-		if x.forNodes {
-			c.fillNodes(x)
-		}
-	}
-}
-
-func (c *Compiler) fillNodes(x *shared) {
-	now := [2]map[string]int{{}, {}}
-	for _, n := range c.nodes {
-		if x.nodes.matches(n.Labels) {
-			for _, a := range n.Addresses {
-				if c.isNode(a) {
-					now[familyOf(a)][a.String()] = 1
-				}
-			}
-		}
-	}
-	for f := range now {
-		for key := range maps.Keys(x.counts[f]) {
-			if now[f][key] == 0 {
-				c.deleteKey(x.set(f), key)
-			}
-		}
-		c.set(x.set(f), x.types[f], false)
-		for key := range now[f] {
-			c.setKey(x.set(f), key, "")
-		}
-	}
-	x.counts = now
 }
