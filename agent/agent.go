@@ -164,8 +164,7 @@ func newAgent(o Options, k reconciler) (*Agent, error) {
 			}
 		}
 		a.policy = enforce.New(po)
-		// From the saved copy of the store, so that the first rules have the cluster's networks, as those in the kernel do.
-		a.storeCache.read(func(s *cluster.Snapshot) { a.policy.SetNetworks(enforce.NetworksOf(s)) })
+		a.tellPolicy() // from the saved copy of the store: the first rules know the same networks as those in the kernel
 	}
 	a.publish = &publisher{store: a.session.Store(), session: a.session, conf: o.Config, storeCache: a.storeCache, log: o.Log, status: a.status, wake: make(chan struct{}, 1), conditions: o.Store, wanted: &a.wanted}
 	if a.policy != nil {
@@ -266,6 +265,7 @@ func (a *Agent) reconcile(ctx context.Context) (again time.Duration) {
 	began := time.Now()
 	self, host, again, err := a.describeSelf()
 	if err != nil {
+		a.tellPolicy()
 		return a.status.failed(err)
 	}
 	problems := a.runBGP(ctx, self, &host)
@@ -357,6 +357,23 @@ func (a *Agent) compile(self *cluster.Node, h desired.Host) (w desired.State, kn
 		a.publish.kick()
 	}
 	return w, known
+}
+
+// tellPolicy gives network policy the cluster's networks and the addresses that nodes have in them, while this node's own
+// document is not known.
+func (a *Agent) tellPolicy() {
+	if a.policy == nil {
+		return
+	}
+	a.storeCache.read(func(s *cluster.Snapshot) {
+		self := s.Nodes[a.o.Config.Node]
+		if self == nil {
+			self = &cluster.Node{Name: a.o.Config.Node}
+		}
+		valid, _ := desired.Valid(s, self)
+		a.policy.SetNetworks(enforce.NetworksOf(s))
+		a.policy.SetPodAddresses(enforce.PodAddressesOf(valid.Blocks))
+	})
 }
 
 // sooner returns the shorter of two durations, where 0 means never.

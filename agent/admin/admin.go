@@ -17,17 +17,19 @@ func Snapshot(ctx context.Context, s store.Store) (*cluster.Snapshot, map[string
 }
 
 // SnapshotBelow is Snapshot for the keys with a prefix.
-func SnapshotBelow(ctx context.Context, s store.Store, prefix string) (*cluster.Snapshot, map[string]int64, error) {
-	entries, revision, err := s.List(ctx, prefix)
-	if err != nil {
-		return nil, nil, err
-	}
+func SnapshotBelow(ctx context.Context, s store.Store, prefixes ...string) (*cluster.Snapshot, map[string]int64, error) {
 	out := cluster.NewSnapshot()
-	out.Revision = revision
 	revisions := map[string]int64{}
-	for _, e := range entries {
-		out.Set(e.Key, e.Value)
-		revisions[e.Key] = e.Revision
+	for _, prefix := range prefixes {
+		entries, revision, err := s.List(ctx, prefix)
+		if err != nil {
+			return nil, nil, err
+		}
+		out.Revision = revision
+		for _, e := range entries {
+			out.Set(e.Key, e.Value)
+			revisions[e.Key] = e.Revision
+		}
 	}
 	return out, revisions, nil
 }

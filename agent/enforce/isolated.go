@@ -72,7 +72,7 @@ func (e *Enforcer) addNetwork(network string) *Enforcer {
 	n = newEnforcer(o, nil)
 	n.network, n.active, n.missing, n.unwritten = network, true, maps.Clone(e.missing), true
 	n.compiler, n.metrics = e.compiler.ForNetwork(network, e.cluster[network].Peers), e.metrics.forNetwork()
-	n.compiler.SetPodNetworks(SubnetsOf(e.cluster, network))
+	n.compiler.SetPodNetworks(e.podNetworks(network))
 	n.done, n.end = context.WithCancel(context.Background())
 	e.networks[network] = n
 	if e.start != nil {
@@ -119,7 +119,8 @@ func (e *Enforcer) removeNetworks() {
 
 // Network is a network of the cluster.
 type Network struct {
-	Subnets []netip.Prefix // that pods have their addresses from
+	Subnets []netip.Prefix
+	Pods    []netip.Prefix // the parts of Subnets that are not excluded: pods have their addresses from these
 	Peers   []string       // of an isolated network: those that it reaches, whose pods are peers in its rules
 }
 
@@ -129,7 +130,14 @@ func NetworksOf(s *cluster.Snapshot) map[string]Network {
 	for name, n := range s.Networks {
 		var x Network
 		for _, subnet := range n.Subnets {
+			var excluded [][2]netip.Addr
+			for _, text := range subnet.Exclude {
+				if first, last, err := cluster.ParseRange(text); err == nil { // the store has valid networks only
+					excluded = append(excluded, [2]netip.Addr{first, last})
+				}
+			}
 			x.Subnets = append(x.Subnets, subnet.CIDR)
+			x.Pods = append(x.Pods, policy.Without(subnet.CIDR, excluded)...)
 		}
 		switch {
 		case n.Isolated:
@@ -142,13 +150,22 @@ func NetworksOf(s *cluster.Snapshot) map[string]Network {
 	return out
 }
 
-// SubnetsOf returns the subnets of a network and its peers. The pods in the network's rules have addresses of these.
-func SubnetsOf(all map[string]Network, network string) []netip.Prefix {
-	out := slices.Clone(all[network].Subnets)
+// PodsOf returns the parts of a network and its peers from which the pods in the network's rules have their addresses.
+func PodsOf(all map[string]Network, network string) []netip.Prefix {
+	out := slices.Clone(all[network].Pods)
 	for _, p := range all[network].Peers {
-		out = append(out, all[p].Subnets...)
+		out = append(out, all[p].Pods...)
 	}
 	return out
+}
+
+// podNetworks returns where the addresses of unknown pods are. With files, no container of another host ever becomes known,
+// so rules about containers do not apply to them.
+func (e *Enforcer) podNetworks(network string) []netip.Prefix {
+	if e.o.Directory != "" {
+		return nil
+	}
+	return PodsOf(e.cluster, network)
 }
 
 // PodAddressesOf returns the addresses that nodes have in the default network, by node. The first address of a block is its
@@ -198,7 +215,7 @@ func (e *Enforcer) SetNetworks(all map[string]Network) {
 	if same {
 		return
 	}
-	e.update(func(c *policy.Compiler) { c.SetPodNetworks(SubnetsOf(e.cluster, c.Network())) })
+	e.update(func(c *policy.Compiler) { c.SetPodNetworks(e.podNetworks(c.Network())) })
 	e.reading.Lock()
 	defer e.reading.Unlock()
 	e.removeNetworks()

@@ -40,6 +40,9 @@ func (n *Names) Synced() bool {
 	return len(n.e.missing) == 0
 }
 
+// SetPodAddresses sets the nodes' addresses in the default network, see PodAddressesOf.
+func (n *Names) SetPodAddresses(all map[string][]netip.Addr) { n.e.SetPodAddresses(all) }
+
 // Name returns the owner of an address: see policy.Compiler.
 func (n *Names) Name(a netip.Addr) (pod, node string) {
 	n.e.mu.Lock()

@@ -12,6 +12,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
+	netutils "k8s.io/utils/net"
 )
 
 // NetworkPolicyID names a NetworkPolicy.
@@ -125,9 +126,15 @@ func parseBlock(b *networkingv1.IPBlock) (out block, err error) {
 	return out, nil
 }
 
-// parseCIDR reads an address with a prefix length. Addresses of IPv4 within IPv6 are IPv4, as Kubernetes reads them.
+// parseCIDR reads an address with a prefix length. Addresses of IPv4 within IPv6 are IPv4, and leading zeros mean nothing, as
+// Kubernetes reads them.
 func parseCIDR(text string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(text)
+	if _, block, err2 := netutils.ParseCIDRSloppy(text); err != nil && err2 == nil {
+		a, _ := netip.AddrFromSlice(block.IP)
+		bits, _ := block.Mask.Size()
+		p, err = netip.PrefixFrom(a, bits), nil
+	}
 	if err != nil {
 		return netip.Prefix{}, fmt.Errorf("%q is not an address range such as 10.0.0.0/8", text)
 	}

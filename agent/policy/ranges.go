@@ -60,6 +60,20 @@ func (r addrRange) subtract(others []addrRange) (out []addrRange) {
 	return append(out, r)
 }
 
+// Without returns the parts of a prefix outside ranges of addresses, each given by its first and last address.
+func Without(p netip.Prefix, ranges [][2]netip.Addr) (out []netip.Prefix) {
+	var others []addrRange
+	for _, r := range ranges {
+		if r[0].BitLen() == p.Addr().BitLen() {
+			others = append(others, addrRange{r[0], r[1]})
+		}
+	}
+	for _, r := range rangeOf(p).subtract(others) {
+		out = append(out, r.prefixes()...)
+	}
+	return out
+}
+
 // mergeAddrs sorts ranges and joins those that overlap or follow each other. It changes the list.
 func mergeAddrs(list []addrRange) (out []addrRange) {
 	slices.SortFunc(list, func(a, b addrRange) int { return cmp.Or(a.first.Compare(b.first), a.last.Compare(b.last)) })

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 
@@ -63,4 +64,70 @@ func TestUnknownPod(t *testing.T) {
 	c.SetPodNetworks(nil)
 	c.DeleteEndpoint("new", "first")
 	is("10.0.2.9", "10.0.1.1", 80, true)
+}
+
+// TestExplainNodesPodAddresses checks that an explanation knows the addresses of nodes in the pod network, as the rules do.
+func TestExplainNodesPodAddresses(t *testing.T) {
+	t.Parallel()
+	addr := netip.MustParseAddr
+	deny := &v1alpha2.ClusterNetworkPolicy{}
+	deny.Name = "deny"
+	deny.Spec.Tier = v1alpha2.AdminTier
+	deny.Spec.Subject.Namespaces = &metav1.LabelSelector{}
+	deny.Spec.Ingress = []v1alpha2.ClusterNetworkPolicyIngressRule{{
+		Action: v1alpha2.ClusterNetworkPolicyRuleActionDeny, From: []v1alpha2.ClusterNetworkPolicyIngressPeer{{Namespaces: &metav1.LabelSelector{}}},
+	}}
+	w := &World{
+		Namespaces:      map[string]map[string]string{"db": {}},
+		Nodes:           []*Node{{Name: "n1", Addresses: []netip.Addr{addr("192.0.2.1")}}, {Name: "n2", Addresses: []netip.Addr{addr("192.0.2.2")}}},
+		Endpoints:       []*Endpoint{{Namespace: "db", Name: "db", Node: "n1", Addresses: []netip.Addr{addr("10.0.1.2")}}},
+		ClusterPolicies: []*v1alpha2.ClusterNetworkPolicy{deny},
+		PodNetworks:     []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16")},
+	}
+	before := w.Nodes[0]
+	w.AddNodeAddresses(map[string][]netip.Addr{"n1": {addr("10.0.1.0"), addr("10.0.1.1")}, "n2": {addr("10.0.2.0"), addr("10.0.2.1")}})
+	for src, want := range map[string]bool{"10.0.1.1": true, "10.0.2.0": true, "10.0.2.9": false, "192.0.2.2": true} {
+		e, err := w.Explain(Packet{addr(src), addr("10.0.1.2"), "TCP", 80})
+		if err != nil || e.Allowed != want {
+			t.Errorf("from %s: %+v, %v, want %v", src, e, err, want)
+		}
+	}
+	if len(before.Addresses) != 1 {
+		t.Errorf("the node of the caller has changed: %v", before.Addresses)
+	}
+}
+
+// TestWithout checks which prefixes remain without excluded addresses.
+func TestWithout(t *testing.T) {
+	t.Parallel()
+	addr := netip.MustParseAddr
+	for _, tt := range []struct {
+		excluded [][2]netip.Addr
+		want     string
+	}{
+		{nil, "[10.0.0.0/24]"},
+		{[][2]netip.Addr{{addr("fd00::"), addr("fd00::ff")}}, "[10.0.0.0/24]"},
+		{[][2]netip.Addr{{addr("10.0.0.0"), addr("10.0.0.127")}}, "[10.0.0.128/25]"},
+		{[][2]netip.Addr{{addr("10.0.0.1"), addr("10.0.0.254")}, {addr("10.0.0.9"), addr("10.0.1.9")}}, "[10.0.0.0/32]"},
+		{[][2]netip.Addr{{addr("9.0.0.0"), addr("11.0.0.0")}}, "[]"},
+	} {
+		if got := fmt.Sprint(Without(netip.MustParsePrefix("10.0.0.0/24"), tt.excluded)); got != tt.want {
+			t.Errorf("%v: %s, want %s", tt.excluded, got, tt.want)
+		}
+	}
+}
+
+// TestCIDR checks that the text of an address range means the same as in Kubernetes.
+func TestCIDR(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"10.1.2.3/8": "10.0.0.0/8", "010.0.0.0/8": "10.0.0.0/8", "10.000.01.0/024": "10.0.1.0/24", "::ffff:10.0.0.0/104": "10.0.0.0/8",
+		"::ffff:010.0.0.0/104": "10.0.0.0/8", "fd00::1/64": "fd00::/64",
+		"10.0.0.0": "", "10.0.0.0/33": "", "10.0.0.256/8": "", "0x10.0.0.0/8": "", "::ffff:0:0/90": "", "10.0.0.0/-1": "", "": "",
+	} {
+		p, err := parseCIDR(text)
+		if (err == nil) != (want != "") || err == nil && p.String() != want {
+			t.Errorf("%q: %v, %v, want %q", text, p, err, want)
+		}
+	}
 }

@@ -62,7 +62,7 @@ func (a *app) peers(ctx context.Context, f *policyFlags) (map[string][]string, e
 }
 
 // snapshot reads what the agents' store has with a prefix.
-func (a *app) snapshot(ctx context.Context, f *policyFlags, prefix string) (*cluster.Snapshot, error) {
+func (a *app) snapshot(ctx context.Context, f *policyFlags, prefixes ...string) (*cluster.Snapshot, error) {
 	s, err := a.policyStore(f)
 	if err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func (a *app) snapshot(ctx context.Context, f *policyFlags, prefix string) (*clu
 	defer s.Close()
 	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
 	defer cancel()
-	snap, _, err := admin.SnapshotBelow(ctx, s, prefix)
+	snap, _, err := admin.SnapshotBelow(ctx, s, prefixes...)
 	return snap, err
 }
 

@@ -66,8 +66,8 @@ func (a *app) explainPolicy(ctx context.Context, f *explainFlags, args []string)
 			return err
 		}
 	}
-	if w != nil && len(w.ClusterPolicies) > 0 { // NetworkPolicies have no rules about unknown pods
-		w.PodNetworks = a.podNetworks(ctx, &f.policyFlags, k)
+	if w != nil {
+		a.addNetworks(ctx, &f.policyFlags, w, k)
 	}
 	list, err := packets(w, args[0], args[1], packet)
 	if err != nil {
@@ -88,21 +88,25 @@ func (a *app) explainPolicy(ctx context.Context, f *explainFlags, args []string)
 	return explainError(out, f.kernelOnly)
 }
 
-// podNetworks returns the networks from which pods have their addresses: rules about pods also decide about addresses
-// there that no known pod has. Files do not have them, so they are those in the rules of the kernel, if k is not nil.
-func (a *app) podNetworks(ctx context.Context, f *policyFlags, k *policy.Kernel) []netip.Prefix {
-	switch {
-	case len(f.files) > 0 && k == nil:
-		return nil
-	case len(f.files) > 0:
-		return k.PodNetworks()
+// addNetworks adds the addresses that nodes have in the pod network, and the networks from which pods have their addresses:
+// rules about pods also decide about addresses there that no known pod has. Files do not have them, so the networks are those
+// in the rules of the kernel, if k is not nil.
+func (a *app) addNetworks(ctx context.Context, f *policyFlags, w *policy.World, k *policy.Kernel) {
+	if len(f.files) > 0 {
+		if k != nil {
+			w.PodNetworks = k.PodNetworks()
+		}
+		return
 	}
-	snap, err := a.snapshot(ctx, f, cluster.NetworksPrefix)
+	snap, err := a.snapshot(ctx, f, cluster.NetworksPrefix, cluster.BlocksPrefix, cluster.NodesPrefix)
 	if err != nil {
 		fmt.Fprintf(a.stderr, "the cluster's networks are not known, so addresses of unknown pods count as other addresses: %v\n", err)
-		return nil
+		return
 	}
-	return enforce.SubnetsOf(enforce.NetworksOf(snap), f.network)
+	w.PodNetworks = enforce.PodsOf(enforce.NetworksOf(snap), f.network)
+	if f.network == "" {
+		w.AddNodeAddresses(enforce.PodAddressesOf(snap.Blocks))
+	}
 }
 
 // explainError returns the error with which the command ends.

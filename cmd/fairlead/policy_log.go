@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/agent/enforce"
 	"github.com/fairlead/fairlead/agent/policy"
@@ -32,8 +33,9 @@ func (a *app) policyLog(agent *agentFlags) *cobra.Command {
 		Use: "log", Short: "show the packets that policies drop on this node, as they are dropped",
 		Long: "Log shows the packets that policies drop on this node, with the pods and the policy, until Ctrl-C.\n" +
 			fmt.Sprintf("The kernel reports at most %d packets a second for each policy, and log prints the number of\n", policy.LogRate) +
-			"packets that it did not report. Only one \"policy log\" can run on a node. It needs root. The names of pods come from the\n" +
-			"cluster or from files. Without both, log shows addresses.",
+			"packets that it did not report. Only one \"policy log\" can run in each network namespace: one for the host, and one\n" +
+			"for each isolated network. It needs root. The names of pods come from the cluster or from files. Without either, log\n" +
+			"shows addresses.",
 		Example: "  fairlead policy log\n  fairlead policy log --pod shop/db --for 1m -o json\n" +
 			"  kubectl exec -n fairlead-system ds/fairlead -- fairlead policy log --count 10",
 		Args: want(0, 0),
@@ -118,6 +120,7 @@ func (a *app) names(ctx context.Context, f *policyLogFlags) (func(netip.Addr) (p
 		return nil, err
 	}
 	n := enforce.FollowNames(ctx, enforce.Options{Config: client.Config(), Log: slog.New(slog.DiscardHandler)}, f.network, peers[f.network])
+	a.nameNodes(ctx, &f.policyFlags, n)
 	a.waitForNames(ctx, n, "the Kubernetes API at "+client.Config().Host)
 	return n.Name, nil
 }
@@ -138,8 +141,21 @@ func (a *app) localNames(ctx context.Context, f *policyFlags, conf *config.Confi
 		return nil, err
 	}
 	n := enforce.FollowNames(ctx, o, f.network, peers[f.network])
+	if o.Store != nil {
+		a.nameNodes(ctx, f, n)
+	}
 	a.waitForNames(ctx, n, "the store")
 	return n.Name, nil
+}
+
+// nameNodes names the nodes with the addresses that they have in the pod network now. Without them, these have no names.
+func (a *app) nameNodes(ctx context.Context, f *policyFlags, n *enforce.Names) {
+	if f.network != "" {
+		return
+	}
+	if snap, err := a.snapshot(ctx, f, cluster.NetworksPrefix, cluster.BlocksPrefix, cluster.NodesPrefix); err == nil {
+		n.SetPodAddresses(enforce.PodAddressesOf(snap.Blocks))
+	}
 }
 
 // waitForNames waits a while until all names are known.
