@@ -204,7 +204,8 @@ func (all containers) addAttachments(e *policy.Endpoint) (exists bool) {
 	return true
 }
 
-// noteDirect notes an attachment to which policy does not apply, because the host does not forward its packets.
+// noteDirect notes an attachment to which policy does not apply: the host does not forward its packets, or does not know its
+// addresses.
 func (e *Enforcer) noteDirect(a *podstate.Endpoint, k podstate.Key, known bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -213,7 +214,7 @@ func (e *Enforcer) noteDirect(a *podstate.Endpoint, k podstate.Key, known bool) 
 		return
 	}
 	if !e.direct[k] {
-		e.o.Log.Warn("network policy does not apply to an interface, because this host does not forward its packets",
+		e.o.Log.Warn("network policy does not apply to an interface: this host does not forward its packets, or it has no addresses",
 			"namespace", a.Namespace, "pod", a.Name, "container", k.ContainerID, "interface", k.IfName, "plugin", a.Direct)
 	}
 	e.direct[k] = true

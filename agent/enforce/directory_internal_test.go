@@ -108,6 +108,8 @@ func TestUnreadablePolicies(t *testing.T) {
 	t.Parallel()
 	x := follow(t)
 	x.d.e.inForce = true
+	x.d.e.activate()
+	x.d.e.synced(attachmentFiles)
 	path := filepath.Join(x.d.e.o.Directory, "q.yaml")
 	good := strings.Replace(filePolicy, "NAME", "q", 1)
 	for _, text := range []string{good, "kind: [", good, "", good} { // a full disk leaves an empty file
@@ -145,6 +147,8 @@ func TestUnreadableDocuments(t *testing.T) {
 	t.Parallel()
 	e := newEnforcer(Options{Node: "n1", Log: slog.New(slog.DiscardHandler)}, nil)
 	e.inForce = true
+	e.activate()
+	e.synced(attachmentFiles)
 	f := newStoreFollower(e)
 	const key = "policies/networkpolicy/shop/db"
 	bad := store.Entry{Key: key, Value: []byte(`{"kind": "Deployment"}`)}

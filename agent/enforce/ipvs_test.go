@@ -6,6 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"sigs.k8s.io/yaml"
+
+	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
+
+	"github.com/fairlead/fairlead/agent/policy"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
@@ -80,6 +85,23 @@ func TestIPVS(t *testing.T) {
 			c.arrives(c.server)
 		}
 		reaches("after "+name, from(a, answer), true)
+	}
+	// A ClusterNetworkPolicy also decides about packets to the node, whose address the Service's is for the kernel.
+	for name, want := range map[string]bool{"Accept": true, "Deny": false} {
+		p := &policyv1alpha2.ClusterNetworkPolicy{}
+		p.Name = "services"
+		must(t, yaml.UnmarshalStrict([]byte(`{tier: Admin, priority: 1, subject: {namespaces: {}}, egress: [
+			{action: `+name+`, to: [{pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: b}}}}]}, {action: Deny, to: [{networks: ["0.0.0.0/0", "::/0"]}]}]}`), &p.Spec))
+		n.change(func(c *policy.Compiler) { c.SetClusterPolicy(p) })
+		n.written()
+		limit := lost
+		if want {
+			limit = answer
+		}
+		reaches(name+" in a ClusterNetworkPolicy", from(a, limit), want)
+		reaches(name+" in a ClusterNetworkPolicy, the node", itself, true)
+		n.change(func(c *policy.Compiler) { c.DeletePolicy(policy.ClusterPolicyID("services")) })
+		n.cuts(0)
 	}
 	n.policy("open", "{podSelector: {matchLabels: {app: a}}, policyTypes: [Egress], egress: [{to: [{podSelector: {matchLabels: {app: b}}}], ports: [{port: 80}]}]}")
 	n.written()

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	networkingv1 "k8s.io/api/networking/v1"
+
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/podstate"
 	"github.com/fairlead/fairlead/agent/policy"
@@ -207,6 +209,27 @@ func TestIsolatedRestart(t *testing.T) {
 		if out := kerneltest.In(t, path, "nft", "list", "tables"); out != "" {
 			t.Errorf("%s has tables:\n%s", path, out)
 		}
+	}
+}
+
+// TestInForceWithFirstPolicy checks that policy is not in force from the first policy until the objects are complete on which
+// it depends.
+func TestInForceWithFirstPolicy(t *testing.T) {
+	t.Parallel()
+	e := newEnforcer(Options{Node: "n1", Log: slog.New(slog.DiscardHandler)}, kinds())
+	e.inForce = true // without policies
+	if got := e.gauges()[0]; got != 1 {
+		t.Errorf("without policies: %v", got)
+	}
+	e.update(func(c *policy.Compiler) { c.SetNetworkPolicy(&networkingv1.NetworkPolicy{}) })
+	for _, resource := range slices.Sorted(maps.Keys(e.missing)) {
+		if got := e.gauges()[0]; got != 0 || e.Problem() == "" {
+			t.Errorf("without the %s: %v, problem %q", resource, got, e.Problem())
+		}
+		e.synced(resource)
+	}
+	if got := e.gauges()[0]; got != 1 {
+		t.Errorf("with everything: %v, problem %q", got, e.Problem())
 	}
 }
 

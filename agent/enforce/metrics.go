@@ -162,7 +162,7 @@ func (e *Enforcer) ownGauges() []float64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	inForce, changed := 0.0, 0.0
-	if (e.inForce || !e.hasNamespace()) && e.failure == nil && e.unreadable == "" && e.unread == "" && len(e.refused) == 0 {
+	if (e.inForce || !e.hasNamespace()) && e.failure == nil && e.unreadable == "" && e.unread == "" && len(e.refused) == 0 && len(e.missing) == 0 {
 		inForce = 1
 	}
 	if !e.changed.IsZero() {

@@ -36,11 +36,12 @@ type builder struct {
 // accept it: accept ends one base chain, and the packet goes on to the next.
 //
 // IPVS, which kube-proxy can use for Services, takes a packet from the input hook and sends it through the output hook
-// to the pod that it chose (ip_vs_nat_send_or_cont, since Linux 3.13). Such a packet never passes the forward hook.
+// to the pod that it chose (ip_vs_nat_send_or_cont, since Linux 3.13). Such a packet never passes the forward hook. The rules
+// for packets to the node run after IPVS (priorities 98 and 99 in ip_vs_core.c): before, a Service would count as the node.
 const (
 	egressHook  = "type filter hook forward priority -10"
 	ingressHook = "type filter hook forward priority -9"
-	nodeHook    = "type filter hook input priority -10"
+	nodeHook    = "type filter hook input priority 101"
 
 	egressIPVSHook  = "type filter hook output priority -10"
 	ingressIPVSHook = "type filter hook output priority -9"

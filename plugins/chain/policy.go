@@ -88,13 +88,10 @@ func forwarded() []string { return []string{"bridge", "ptp"} }
 // isolated network, and by routes or on a bridge. A container also reaches its node, and others on its bridge, by its
 // link-local address.
 func (c *policyConf) readRecord(netnsPath string) error {
-	if !c.applies() {
-		return nil
-	}
 	o := kernel.Owner{Network: c.Name, ContainerID: c.endpoint.ContainerID, IfName: c.endpoint.IfName}
 	r, err := attach.Open("").Read(o)
 	if errors.Is(err, fs.ErrNotExist) { // another project's plugin attached the container
-		if isDirect(netnsPath, c.endpoint.IfName) {
+		if !c.applies() || isDirect(netnsPath, c.endpoint.IfName) {
 			c.endpoint.Direct = "another project's plugin"
 		}
 		return nil
@@ -103,8 +100,13 @@ func (c *policyConf) readRecord(netnsPath string) error {
 		return err
 	}
 	c.endpoint.Isolated, _ = local.IsolatedNetwork(r.Host)
-	if len(r.Parts) > 0 && !slices.Contains(forwarded(), r.Parts[0].Plugin) {
+	switch {
+	case len(r.Parts) == 0:
+	case !slices.Contains(forwarded(), r.Parts[0].Plugin):
 		c.endpoint.Direct = r.Parts[0].Plugin
+	case !c.applies():
+		c.endpoint.Direct = r.Parts[0].Plugin + " without addresses"
+		return nil
 	}
 	if r.Last("bridge") >= 0 {
 		for _, ip := range c.prev.IPs {
@@ -148,8 +150,8 @@ func containerAddrs(r *cni.Result) (out []netip.Addr) {
 
 func policyAdd(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error) {
 	c, err := readPolicy(args, true)
-	if err != nil || !c.applies() {
-		return prevOf(c), err
+	if err != nil {
+		return nil, err
 	}
 	if c.endpoint.Boot, err = bootid.Read(); err != nil {
 		return nil, err
@@ -157,6 +159,9 @@ func policyAdd(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error) {
 	c.endpoint.Uptime = kernel.Uptime()
 	if err := c.state.WriteEndpoint(&c.endpoint); err != nil {
 		return nil, err
+	}
+	if !c.applies() {
+		return c.prev, nil // the agent finds the file later, and counts the interface
 	}
 	if err := c.call(ctx); err != nil {
 		err = fmt.Errorf("network policy of %s: %w", c.what(), err)
@@ -171,13 +176,6 @@ func (c *policyConf) what() string {
 		return "container " + c.endpoint.ContainerID
 	}
 	return "pod " + c.endpoint.Namespace + "/" + c.endpoint.Name
-}
-
-func prevOf(c *policyConf) *cni.Result {
-	if c == nil {
-		return nil
-	}
-	return c.prev
 }
 
 // call asks the agent to read the endpoint's file. An agent without policy answers, too.
