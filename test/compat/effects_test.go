@@ -24,7 +24,7 @@ func effects() []effect {
 			"bursts that are smaller than a frame: the reference's bucket lets no frame through, Fairlead's holds one"},
 		{anyCase, `^shaping`, `qdisc tbf (.* rate 64bit) burst .*`, `qdisc tbf (.* rate 64bit) burst .*`, "bursts of more than 275 s: in the reference the bucket's time wraps"},
 		{anyCase, `^mark`, `0x20/0x20`, `none`, "without `backend` Fairlead uses nftables, which needs no mark"},
-		{anyCase, `^shaping`, `qdisc tbf (.* rate 4294Mbit) burst .*`, `qdisc tbf (.* rate 4294Mbit) burst .*`, "bursts at high rates: the reference rounds the bucket to whole ticks"},
+		{anyCase, `^shaping`, `qdisc tbf (.* rate (?:4294M|10G)bit) burst .*`, `qdisc tbf (.* rate (?:4294M|10G)bit) burst .*`, "bursts at high rates: the reference rounds the bucket to whole ticks"},
 		{anyCase, host, `sysctl net/ipv4/conf/(\S+)/route_localnet:0`, `sysctl net/ipv4/conf/(\S+)/route_localnet:1`,
 			"mappings of 127.0.0.1 on a bridge without a gateway: they work only in Fairlead"},
 		{anyCase, container, `route (10\.9\..*|fd09.*|default.*)`, `route (10\.9\..*|fd09.*|default.*) \{(?P<configured>"(?:mtu|advmss)":\d+)\}`,
