@@ -74,7 +74,7 @@ func TestBridge(t *testing.T) {
 
 	h.call("NetworkDriver.ProgramExternalConnectivity", `{`+ids("n1", "e1")+
 		`,"Options":{"com.docker.network.portmap":[{"Proto":6,"Port":80,"HostPort":8080},{"Proto":17,"Port":53,"HostIP":"127.0.0.1"},{"Proto":6,"Port":81,"HostPort":8080,"HostPortEnd":8090}]}}`)
-	want := []attach.Port{{HostPort: 8080, ContainerPort: 80, Protocol: "tcp"}, {HostIP: "127.0.0.1", HostPort: 60999, ContainerPort: 53, Protocol: "udp"}, {HostPort: 8081, ContainerPort: 81, Protocol: "tcp"}}
+	want := []attach.Port{{HostIP: "127.0.0.1", HostPort: 60999, ContainerPort: 53, Protocol: "udp"}, {HostPort: 8080, ContainerPort: 80, Protocol: "tcp"}, {HostPort: 8081, ContainerPort: 81, Protocol: "tcp"}}
 	if r := h.record(); !slices.Equal(r.Parts[len(r.Parts)-1].Ports, want) {
 		t.Errorf("ports %v, want %v", r.Parts[len(r.Parts)-1].Ports, want)
 	}
