@@ -93,6 +93,9 @@ func TestBridge(t *testing.T) {
 	if d := kerneltest.Diff(links(before), links(kerneltest.Dump(t, ""))); d != "" {
 		t.Errorf("left of the network:\n%s", d)
 	}
+	if rules := kerneltest.Run(t, "nft", "list", "table", "inet", "fairlead"); strings.Contains(rules, "fl-n1") {
+		t.Errorf("rules left of the network's bridge:\n%s", rules)
+	}
 }
 
 // links returns the lines of a dump that are about links.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/plugins/ruleset"
 )
 
 // network is a network of Docker.
@@ -204,7 +205,7 @@ func (d *Driver) deleteNetwork(ctx context.Context, q *networkRequest) (any, err
 	return none{}, d.networks.remove(q.NetworkID)
 }
 
-// leaveBridge removes the bridge that a network created. If another network uses the bridge, too, it becomes that one's.
+// leaveBridge removes the bridge that a network created, and its rules. If another network uses the bridge, too, it becomes that one's.
 func (d *Driver) leaveBridge(n *network) error {
 	for _, id := range d.networks.ids() {
 		other, err := d.networks.read(id)
@@ -215,6 +216,14 @@ func (d *Driver) leaveBridge(n *network) error {
 	}
 	if err := kernel.RemoveBridge(n.Bridge); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove bridge %s: %w", n.Bridge, err)
+	}
+	e, err := kernel.Open(nil, kernel.Options{})
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	if _, err := ruleset.RemoveIngress(e, func(bridge string) bool { return bridge == n.Bridge }, false); err != nil {
+		return fmt.Errorf("remove the rules of bridge %s: %w", n.Bridge, err)
 	}
 	return nil
 }

@@ -39,6 +39,7 @@ type Options struct {
 type Report struct {
 	Attachments []Attachment `json:"attachments"`
 	Leftovers   []string     `json:"leftovers"` // owner tags without an attachment
+	Bridges     []string     `json:"bridges"`   // names of missing bridges that had rules of the plugin firewall
 	Addresses   []Address    `json:"addresses"`
 	Results     []Result     `json:"results"`
 	Skipped     []string     `json:"skipped"`
@@ -90,7 +91,7 @@ type collector struct {
 
 func newCollector(o Options) *collector {
 	return &collector{Options: o, dir: attach.Open(o.StateDir), out: Report{
-		Attachments: []Attachment{}, Leftovers: []string{}, Addresses: []Address{}, Results: []Result{}, Skipped: []string{}, Errors: []string{}, DryRun: o.DryRun,
+		Attachments: []Attachment{}, Leftovers: []string{}, Bridges: []string{}, Addresses: []Address{}, Results: []Result{}, Skipped: []string{}, Errors: []string{}, DryRun: o.DryRun,
 	}}
 }
 

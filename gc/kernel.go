@@ -13,6 +13,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/inspect"
 	"github.com/fairlead/fairlead/kernel/netns"
 	"github.com/fairlead/fairlead/plugins/ovs"
+	"github.com/fairlead/fairlead/plugins/ruleset"
 	"github.com/fairlead/fairlead/repair"
 )
 
@@ -120,7 +121,7 @@ func (c *collector) removeObjects(ctx context.Context, g Attachment, rec *attach
 	return errors.Join(append(errs, e.RemoveTaggedLinks(g.owner.Owns), e.RemoveTagged(g.owner.Owns))...)
 }
 
-// removeTagged removes objects with the owner tag of an attachment that does not exist. An ADD writes its record before
+// removeTagged removes objects with the owner tag of an attachment that does not exist, and rules of missing bridges. An ADD writes its record before
 // it creates its first tagged object.
 func (c *collector) removeTagged() {
 	e, err := kernel.Open(nil, kernel.Options{})
@@ -144,6 +145,9 @@ func (c *collector) removeTagged() {
 	}
 	c.fail(e.RemoveTaggedLinks(remove))
 	c.fail(e.RemoveTagged(remove))
+	bridges, err := ruleset.RemoveIngress(e, func(string) bool { return true }, c.DryRun)
+	c.fail(err)
+	c.out.Bridges = append(c.out.Bridges, bridges...)
 }
 
 // inUse reports whether an owner tag belongs to an attachment that exists: one with a record, a reservation, a cached

@@ -18,6 +18,7 @@ import (
 	"github.com/fairlead/fairlead/internal/reference"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/plugins/ruleset"
 )
 
 // left returns everything that an attachment may leave on the host.
@@ -199,6 +200,27 @@ func TestCollectWithoutAttachment(t *testing.T) {
 		}
 	}
 	s.sh("web ping -c1 -W2 10.1.0.1") // it still works
+}
+
+// TestCollectRulesOfMissingBridge verifies that gc --all removes the rules of firewall for a bridge that is gone.
+func TestCollectRulesOfMissingBridge(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "web")
+	e, err := kernel.Open(nil, kernel.Options{})
+	must(t, err)
+	defer e.Close()
+	before := s.left()
+	must(t, e.Apply(ruleset.Ingress("gone0", true)))
+	full := s.left()
+	if out := s.ok("gc", "--all", "--dry-run"); out != "would remove the rules of bridge gone0: there is no such bridge\n" || s.left() != full {
+		t.Errorf("dry run:\n%s%s", out, kerneltest.Diff(full, s.left()))
+	}
+	if out := s.ok("gc", "--all"); out != "removed the rules of bridge gone0: there is no such bridge\n" {
+		t.Errorf("gc --all:\n%s", out)
+	}
+	if d := kerneltest.Diff(before, s.left()); strings.Contains(d, "gone0") {
+		t.Errorf("left:\n%s", d)
+	}
 }
 
 // TestCollectOfTheCluster verifies that gc --all releases addresses of a cluster's network, whichever CNI network held

@@ -30,6 +30,7 @@ runtime never calls GC; contrib/systemd has a timer. It removes:
   - an attachment that only the cache of results has, if its namespace is gone
   - objects with an owner tag (links, nftables elements, rules in other chains), if the owner has
     neither a record nor a cached result nor a link into a namespace in use
+  - the rules of firewall's ingressPolicy for a bridge that does not exist
   - an address of host-local, if its owner has neither a record nor a cached result, no namespace
     has the address, and it was assigned more than ten minutes ago
   - an unreadable file in the cache of results that is older than ten minutes
@@ -195,6 +196,9 @@ func (a *app) printCollected(r *gc.Report) {
 	for _, tag := range r.Leftovers {
 		fmt.Fprintf(a.stdout, "%s objects with the owner tag %q: there is no such attachment\n", verb, tag)
 	}
+	for _, bridge := range r.Bridges {
+		fmt.Fprintf(a.stdout, "%s the rules of bridge %s: there is no such bridge\n", verb, bridge)
+	}
 	for _, x := range r.Addresses {
 		fmt.Fprintf(a.stdout, "%s address %s of network %s: its owner %q has no attachment\n", verb, x.Address, x.Network, strings.TrimSpace(x.Container+" "+x.IfName))
 	}
@@ -207,7 +211,7 @@ func (a *app) printCollected(r *gc.Report) {
 	for _, e := range r.Errors {
 		fmt.Fprintln(a.stderr, "fairlead: gc: "+e)
 	}
-	if len(r.Attachments)+len(r.Leftovers)+len(r.Addresses)+len(r.Results) == 0 {
+	if len(r.Attachments)+len(r.Leftovers)+len(r.Bridges)+len(r.Addresses)+len(r.Results) == 0 {
 		fmt.Fprintf(a.stdout, "Nothing is left behind. Attachments that exist: %d.\n", r.Kept)
 	}
 }

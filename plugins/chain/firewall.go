@@ -146,13 +146,7 @@ func (c *firewall) ReferenceObjects(*plugin.Attachment) kernel.Objects {
 	return ruleset.ReferenceForward(c.Prev.IPs)
 }
 
-const (
-	fromChain = "ingress-from" // by the bridge that a packet comes from
-	toChain   = "ingress-to"   // by the bridge that a packet goes to
-)
-
-// ingress drops packets from one bridge with a policy to another or, for an isolated bridge, from port to port. Packets
-// from elsewhere (host ports, the host) pass. The rules belong to the bridge and stay.
+// ingress returns the rules of the container's bridge, see ruleset.Ingress.
 func (c *firewall) ingress(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
 	if c.IngressPolicy == "" || c.IngressPolicy == "open" {
 		return nil, nil
@@ -161,18 +155,8 @@ func (c *firewall) ingress(a *plugin.Attachment, r *cni.Result) (kernel.Objects,
 	if bridge == "" {
 		return nil, cni.Errorf(cni.CodeInvalidNetworkConfig, "ingressPolicy %q needs a container on a bridge: prevResult names none", c.IngressPolicy)
 	}
-	name := `"` + bridge + `"`
-	list := kernel.Objects{
-		ruleset.Part("table", "", ""),
-		ruleset.Part("chain", "forward", ruleset.Forward),
-		ruleset.Part("chain", fromChain, ""),
-		ruleset.Part("chain", toChain, ""),
-		ruleset.Part("rule", "forward", "jump "+fromChain),
-		ruleset.Part("rule", fromChain, "iifname "+name+" oifname != "+name+" jump "+toChain),
-		ruleset.Part("rule", toChain, "oifname "+name+" drop"),
-	}
+	list := ruleset.Ingress(bridge, c.IngressPolicy == "isolated")
 	if c.IngressPolicy == "isolated" {
-		list = append(list, ruleset.Part("rule", fromChain, "iifname "+name+" oifname "+name+" drop"))
 		ports, err := isolated(c.Type, a, r)
 		return append(list, ports...), err
 	}
