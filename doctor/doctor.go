@@ -45,6 +45,7 @@ func checks() []check {
 		{names: "host-port-taken", of: taken},
 		{names: "mtu-too-large", of: mtu},
 		{names: "dns-loopback, dns-unreachable", of: dns},
+		{names: "lease-lost, lease-unknown, dhcp-daemon-away", of: lease},
 		{names: "address-not-held, address-held-by-another", of: held},
 		{names: "gateway-silent", of: probed},
 		{names: "table-dormant", host: dormant},

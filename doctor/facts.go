@@ -42,6 +42,7 @@ type Attachment struct {
 	Resolv                     string // the file that lists the name servers
 	LocalDNS                   bool   // a process in the container listens for DNS
 	Held                       []HeldAddr
+	Lease                      Lease
 	Silent                     []netip.Addr // gateways that did not answer a probe
 }
 
@@ -60,6 +61,13 @@ type HeldAddr struct {
 	Owner    ipam.Owner // owner in the file
 	Expected ipam.Owner
 	Free     bool // there is no file
+}
+
+// Lease says what is wrong with an attachment's addresses from DHCP.
+type Lease struct {
+	Problem string // "" if nothing is
+	Away    bool   // no daemon answers
+	Unknown bool   // the daemon has no lease for the attachment
 }
 
 // MissingPlugin is a plugin that a network needs and that no directory has.

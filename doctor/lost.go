@@ -136,12 +136,15 @@ func (a *Attachment) isReported(d kernel.Difference) bool {
 // interfaceGone reports a lost interface. Only the container's runtime can attach it again, except what "fairlead add"
 // attached, whose ID begins with "cnitool-".
 func (a *Attachment) interfaceGone(d kernel.Difference) Finding {
-	fix := "restart the container, so that its runtime runs DEL and ADD"
+	return Finding{Name: "interface-missing", Problem: d.String(), Effect: "the container has no network until it is attached again", Fix: a.attachAgain()}
+}
+
+func (a *Attachment) attachAgain() string {
 	if strings.HasPrefix(a.Container, "cnitool-") {
 		args := fmt.Sprintf("%s %s -i %s", a.Network, a.Netns, a.IfName)
-		fix = "fairlead del " + args + " && fairlead add " + args
+		return "fairlead del " + args + " && fairlead add " + args
 	}
-	return Finding{Name: "interface-missing", Problem: d.String(), Effect: "the container has no network until it is attached again", Fix: fix}
+	return "restart the container, so that its runtime runs DEL and ADD"
 }
 
 // hasOtherPrefix reports whether the interface has the address with another prefix length.

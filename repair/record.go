@@ -19,23 +19,28 @@ func ChangedByOthers(runtime *libcni.CNIConfig, rec *attach.Record) kernel.Objec
 
 // finalResult returns the result of an attachment's list that its runtime cached, or nil.
 func finalResult(runtime *libcni.CNIConfig, rec *attach.Record) *cni.Result {
-	all, err := runtime.GetCachedAttachments(rec.ContainerID)
+	a := cached(runtime, rec)
+	if a == nil {
+		return nil
+	}
+	list, err := a.List()
 	if err != nil {
 		return nil
 	}
+	res, err := runtime.GetNetworkListCachedResult(list, &libcni.RuntimeConf{ContainerID: a.ContainerID, IfName: a.IfName})
+	if err != nil {
+		return nil
+	}
+	return res
+}
+
+// cached returns what the runtime cached about an attachment, or nil.
+func cached(runtime *libcni.CNIConfig, rec *attach.Record) *libcni.NetworkAttachment {
+	all, _ := runtime.GetCachedAttachments(rec.ContainerID) // without the cache, the attachment is unknown
 	for _, a := range all {
-		if a.Network != rec.Network || a.IfName != rec.IfName {
-			continue
+		if a.Network == rec.Network && a.IfName == rec.IfName {
+			return a
 		}
-		list, err := a.List()
-		if err != nil {
-			return nil
-		}
-		res, err := runtime.GetNetworkListCachedResult(list, &libcni.RuntimeConf{ContainerID: a.ContainerID, IfName: a.IfName})
-		if err != nil {
-			return nil
-		}
-		return res
 	}
 	return nil
 }

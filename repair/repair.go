@@ -19,6 +19,7 @@ type Report struct {
 	Restored  []Object `json:"restored"`
 	Failed    []Object `json:"failed"`
 	Skipped   string   `json:"skipped,omitempty"` // why nothing was done
+	Lease     string   `json:"lease,omitempty"`   // why addresses from DHCP and their routes were not restored
 	Error     string   `json:"error,omitempty"`
 }
 
@@ -31,7 +32,7 @@ type Object struct {
 }
 
 // Attachment restores the objects of an attachment. With dry it only reports which objects differ. It leaves what plugins
-// of other software changed, see ChangedByOthers.
+// of other software changed, see ChangedByOthers, and addresses whose DHCP lease is lost, see Lease.
 func Attachment(dir *attach.Dir, runtime *libcni.CNIConfig, rec *attach.Record, dry bool) Report {
 	out := Report{Network: rec.Network, Container: rec.ContainerID, IfName: rec.IfName, Restored: []Object{}, Failed: []Object{}}
 	switch s := rec.State(); s {
@@ -46,7 +47,9 @@ func Attachment(dir *attach.Dir, runtime *libcni.CNIConfig, rec *attach.Record, 
 		out.Skipped = s + " (fairlead gc --all removes it)"
 		return out
 	}
-	found, err := restore(dir, runtime, rec, dry)
+	lease := LeaseOf(runtime, rec)
+	out.Lease = lease.Problem
+	found, err := restore(dir, runtime, rec, lease, dry)
 	if e, ok := errors.AsType[*cni.Error](err); ok && e.Code == cni.CodeTryAgainLater {
 		out.Skipped = "an ADD or DEL is running"
 		return out
@@ -71,7 +74,7 @@ func Attachment(dir *attach.Dir, runtime *libcni.CNIConfig, rec *attach.Record, 
 }
 
 // restore locks the attachment while it works, so that no DEL runs at the same time.
-func restore(dir *attach.Dir, runtime *libcni.CNIConfig, rec *attach.Record, dry bool) (out []kernel.RepairResult, err error) {
+func restore(dir *attach.Dir, runtime *libcni.CNIConfig, rec *attach.Record, lease *Lease, dry bool) (out []kernel.RepairResult, err error) {
 	if !dry {
 		held, release, err := dir.Hold(rec.Owner())
 		if err != nil {
@@ -84,6 +87,7 @@ func restore(dir *attach.Dir, runtime *libcni.CNIConfig, rec *attach.Record, dry
 	if err != nil {
 		return nil, err
 	}
+	list = lease.Valid(list)
 	later := ChangedByOthers(runtime, rec)
 	err = InHost(rec, func() error {
 		e, end, err := Engine(dir, rec)

@@ -48,6 +48,8 @@ func (a *app) checkRecord(rec *attach.Record) error {
 		return errors.New(r.Error)
 	case r.Skipped != "":
 		return fmt.Errorf("container %s: %s", rec.ContainerID, r.Skipped)
+	case r.Lease != "":
+		return fmt.Errorf("container %s: %s", rec.ContainerID, r.Lease)
 	}
 	var lines []string
 	for _, o := range append(r.Restored, r.Failed...) {

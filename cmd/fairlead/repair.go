@@ -20,7 +20,9 @@ It skips attachments that are being added or removed, and those whose namespace 
 container, may change: a hardware address, the bridge of a link, the table of a route.
 
 It cannot restore a container's interface (del and add the container again), a route that
-conflicts with another one, or an address that another attachment has now. Exit code 4:
+conflicts with another one, or an address that another attachment has now. It does not restore an
+address whose DHCP lease is lost, because another machine may have it: the daemon does, when the
+server assigns the address again. Exit code 4:
 something could not be restored, or, with --dry-run, something would be.`
 
 func (a *app) repairCommand() *cobra.Command {
@@ -56,7 +58,7 @@ func (a *app) repair(ctx context.Context, s *selection, dry bool) error {
 		end := progress(i, len(records))
 		r := repair.Attachment(dir, runtime, rec, dry)
 		end()
-		bad = bad || len(r.Failed) > 0 || r.Error != "" || dry && len(r.Restored) > 0
+		bad = bad || len(r.Failed) > 0 || r.Error != "" || r.Lease != "" || dry && len(r.Restored) > 0
 		out = append(out, r)
 		if !a.structured() {
 			a.printRepaired(shownName(rec.ContainerID, rec.Netns), r, dry)
@@ -79,7 +81,7 @@ func (a *app) printRepaired(name string, r repair.Report, dry bool) {
 	switch {
 	case r.Skipped != "":
 		fmt.Fprintln(a.stdout, who+"skipped: "+r.Skipped)
-	case len(r.Restored)+len(r.Failed) == 0 && r.Error == "":
+	case len(r.Restored)+len(r.Failed) == 0 && r.Error == "" && r.Lease == "":
 		fmt.Fprintln(a.stdout, who+"nothing to do")
 	case len(r.Restored) > 0:
 		fmt.Fprintf(a.stdout, "%s%s %d objects\n", who, verb, len(r.Restored))
@@ -91,6 +93,9 @@ func (a *app) printRepaired(name string, r repair.Report, dry bool) {
 	}
 	for _, o := range r.Failed {
 		fmt.Fprintf(a.stdout, "  cannot restore, %s: %s (%s): %s\n", o.Side, o.Object, o.Problem, o.Error)
+	}
+	if r.Lease != "" {
+		fmt.Fprintln(a.stdout, "  not restored, addresses from DHCP and their routes: "+r.Lease)
 	}
 	if r.Error != "" {
 		fmt.Fprintln(a.stdout, "  "+r.Error)

@@ -121,6 +121,9 @@ func (g *gatherer) attachment(ctx context.Context, r *attach.Record) *doctor.Att
 	if a.State != attach.StateOK {
 		return a
 	}
+	lease := repair.LeaseOf(g.Runtime, r)
+	a.Lease = doctor.Lease{Problem: lease.Problem, Away: lease.Away, Unknown: lease.Unknown}
+	list = lease.Valid(list)
 	if r.Host != "" { // an isolated network does not use this host's routes and rules
 		g.miss("the objects of "+r.ContainerID, repair.InHost(r, func() error { return g.isolated(a, r, list) }))
 		return a

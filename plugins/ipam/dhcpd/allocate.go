@@ -50,7 +50,7 @@ func existingResult(existing *lease, err error) (*cni.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if why := existing.missing(); why != "" {
+	if _, why := existing.missing(); why != "" {
 		return nil, errors.New(why)
 	}
 	return existing.result.Clone(), nil

@@ -168,7 +168,7 @@ func TestRenewal(t *testing.T) {
 	if err := d.status(r); !errorHas(err, "a lease is lost: container one, interface eth0: DHCPv4 lost") {
 		t.Errorf("status: %v", err)
 	}
-	if s := d.States()[0]; s.State != "lost" {
+	if s := d.States()[0]; s.State != "lost" || fmt.Sprint(s.LostAddresses, s.LostRoutes) != "["+strings.TrimSuffix(ip, "/24")+"] [0.0.0.0/0]" {
 		t.Errorf("state: %+v", s)
 	}
 	server.Thaw()

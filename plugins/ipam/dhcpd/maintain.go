@@ -185,8 +185,8 @@ func (l *lease) ownRoutes(link string, back netConfig) kernel.Objects {
 	return plugin.Routes(link, assigned)
 }
 
-// missing describes the parts of the lease that are not valid now. It returns "" if all are.
-func (l *lease) missing() string {
+// missing returns the parts of the lease that are not valid now, and why, or "" if all are valid.
+func (l *lease) missing() (all netConfig, why string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out []string
@@ -200,9 +200,10 @@ func (l *lease) missing() string {
 		if why == "" {
 			why = fmt.Sprintf("the lease expired %v ago", (now - p.term().Expire).Round(time.Second))
 		}
+		all.add(gone)
 		out = append(out, fmt.Sprintf("%s lost %s: %s", p.label(), strings.Join(gone.describe(), ", "), why))
 	}
-	return strings.Join(out, "; ")
+	return all, strings.Join(out, "; ")
 }
 
 func ignore(err, what error) error {

@@ -61,7 +61,7 @@ func (s *service) Check(a *CmdArgs, _ *Nothing) error {
 	if l == nil || !l.isReady() {
 		return fmt.Errorf("there is no lease for container %s, interface %s, but ADD got one: run DEL and ADD again", a.ContainerID, a.IfName)
 	}
-	if why := l.missing(); why != "" {
+	if _, why := l.missing(); why != "" {
 		return errors.New(why)
 	}
 	return nil
@@ -75,7 +75,7 @@ func (s *service) Status(a *CmdArgs, _ *Nothing) error {
 	}
 	var lost []string
 	for _, l := range s.d.all(network) {
-		if why := l.missing(); why != "" {
+		if _, why := l.missing(); why != "" {
 			lost = append(lost, fmt.Sprintf("container %s, interface %s: %s", l.saved.ContainerID, l.saved.IfName, why))
 		}
 	}

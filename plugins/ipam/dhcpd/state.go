@@ -1,20 +1,25 @@
 package dhcpd
 
 import (
+	"net/netip"
 	"time"
 )
 
 // State is the state of a lease, for administrators and programs.
 type State struct {
-	Network   string    `json:"network"`
-	Container string    `json:"container"`
-	IfName    string    `json:"ifname"`
-	Netns     string    `json:"netns"`
-	Addresses []string  `json:"addresses"`
-	State     string    `json:"state"` // "waiting", "held" or "lost"
-	Lost      string    `json:"lost,omitempty"`
-	Renew     time.Time `json:"renew,omitzero"` // next renewal; zero: never
-	Expire    time.Time `json:"expire,omitzero"`
+	Network   string   `json:"network"`
+	Container string   `json:"container"`
+	IfName    string   `json:"ifname"`
+	Netns     string   `json:"netns"`
+	Addresses []string `json:"addresses"`
+	State     string   `json:"state"` // "waiting", "held" or "lost"
+	Lost      string   `json:"lost,omitempty"`
+
+	LostAddresses []netip.Addr   `json:"lostAddresses,omitempty"`
+	LostRoutes    []netip.Prefix `json:"lostRoutes,omitempty"` // destinations
+
+	Renew  time.Time `json:"renew,omitzero"` // next renewal; zero: never
+	Expire time.Time `json:"expire,omitzero"`
 }
 
 // States returns the states of all leases, in order.
@@ -35,8 +40,12 @@ func (l *lease) state() State {
 		s.Addresses = append(s.Addresses, ip.Address.String())
 	}
 	s.State = "held"
-	if s.Lost = l.missing(); s.Lost != "" {
-		s.State = "lost"
+	var gone netConfig
+	if gone, s.Lost = l.missing(); s.Lost != "" {
+		s.State, s.LostAddresses = "lost", gone.addresses()
+		for _, rt := range gone.Routes {
+			s.LostRoutes = append(s.LostRoutes, rt.Dst)
+		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
