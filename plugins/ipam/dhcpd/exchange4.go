@@ -127,8 +127,8 @@ func (x *exchange4) confirm(ctx context.Context, m *dhcpv4.DHCPv4, from, to endp
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.ACK, x.Server = ack.ToBytes(), server.mac
-	x.Term = newTerm(uptime(), seconds(dhcpv4.OptionRenewTimeValue, 0), seconds(dhcpv4.OptionRebindingTimeValue, 0), lease, 0.875)
+	x.acknowledged(ack, server.mac,
+		newTerm(uptime(), seconds(dhcpv4.OptionRenewTimeValue, 0), seconds(dhcpv4.OptionRebindingTimeValue, 0), lease, 0.875))
 	return nil
 }
 

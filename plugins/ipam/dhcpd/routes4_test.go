@@ -80,7 +80,7 @@ func TestOddMasks(t *testing.T) {
 		if c.mask != nil {
 			m.Options[uint8(dhcpv4.OptionSubnetMask.Code())] = c.mask
 		}
-		p := &v4{client: client{conf: &addr.DHCPConf{}}, ACK: m.ToBytes()}
+		p := &v4{client: client{conf: &addr.DHCPConf{}}, Added: m.ToBytes()}
 		if got := p.held().IPs[0].Address.String(); got != c.want {
 			t.Errorf("mask %v: %s, want %s", c.mask, got, c.want)
 		}

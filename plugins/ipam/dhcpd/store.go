@@ -214,7 +214,10 @@ func (d *Daemon) load(v saved) (*lease, error) {
 			if v.V4 == nil {
 				return l, errors.New("the stored lease is incomplete")
 			}
-			p.ACK, p.Server, p.Term = v.V4.ACK, v.V4.Server, v.V4.Term
+			p.ACK, p.Added, p.Server, p.Term = v.V4.ACK, v.V4.Added, v.V4.Server, v.V4.Term
+			if p.Added == nil { // an earlier version stored it
+				p.Added = p.ACK
+			}
 		case *v6:
 			if v.V6 == nil {
 				return l, errors.New("the stored lease is incomplete")

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 type v4 struct {
 	client
 	ACK    []byte // the server's last acknowledgement
+	Added  []byte // the first one, which ADD reported: its subnet mask and routes stay
 	Server net.HardwareAddr
 	Term   term
 }
@@ -34,9 +36,38 @@ type client struct {
 func (p *v4) label() string { return "DHCPv4" }
 func (p *v4) term() *term   { return &p.Term }
 
+// acknowledged notes an acknowledgement. The runtime and the record know only what ADD reported, so a later one extends the
+// lease and changes neither the subnet mask nor routes.
+func (p *v4) acknowledged(ack *dhcpv4.DHCPv4, server net.HardwareAddr, t term) {
+	last := p.reply()
+	p.ACK, p.Server, p.Term = ack.ToBytes(), server, t
+	if last == nil {
+		p.Added = p.ACK
+		return
+	}
+	was, is := p.config(last), p.config(ack)
+	if (!is.without(was).empty() || !was.without(is).empty()) && p.o.Log != nil {
+		p.o.Log(fmt.Sprintf("%s: the server changed the router or the routes: %s; the container keeps those of its ADD: %s",
+			p.id, routesText(is.Routes), routesText(p.held().Routes)))
+	}
+}
+
+func routesText(routes []cni.Route) string {
+	var out []string
+	for _, rt := range routes {
+		out = append(out, fmt.Sprintf("%s via %s", rt.Dst, rt.GW))
+	}
+	if out == nil {
+		return "none"
+	}
+	return strings.Join(out, ", ")
+}
+
 // reply returns the server's last acknowledgement, or nil before the first.
-func (p *v4) reply() *dhcpv4.DHCPv4 {
-	m, err := dhcpv4.FromBytes(p.ACK)
+func (p *v4) reply() *dhcpv4.DHCPv4 { return parseACK(p.ACK) }
+
+func parseACK(b []byte) *dhcpv4.DHCPv4 {
+	m, err := dhcpv4.FromBytes(b)
 	if err != nil {
 		return nil
 	}
@@ -129,10 +160,15 @@ func (p *v4) valid(now time.Duration) netConfig {
 }
 
 func (p *v4) held() netConfig {
-	m := p.reply()
+	m := parseACK(p.Added)
 	if m == nil {
 		return netConfig{}
 	}
+	return p.config(m)
+}
+
+// config returns what an acknowledgement assigns.
+func (p *v4) config(m *dhcpv4.DHCPv4) netConfig {
 	bits, _ := m.SubnetMask().Size()
 	if bits == 0 { // no mask, or not ones before zeros
 		bits, _ = m.YourIPAddr.DefaultMask().Size()
