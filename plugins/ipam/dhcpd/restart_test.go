@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -38,7 +39,7 @@ func TestLeasesSurviveRestart(t *testing.T) {
 	other := kerneltest.Netns(t)
 	kerneltest.Gone(t, all[3].Netns)
 	kerneltest.Run(t, "mount", "--bind", other, all[3].Netns)
-	if err := os.WriteFile(d.o.Leases+"/torn.json", []byte(`{"boot": "`), 0o600); err != nil {
+	if err := os.WriteFile(d.o.Leases+"/net,torn,eth0.json~", []byte(`{"boot": "`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	before := d.States()[len(all)-1].Expire // the last known time
@@ -61,7 +62,7 @@ func TestLeasesSurviveRestart(t *testing.T) {
 	d.release(t, all[0])
 }
 
-// TestReboot checks that leases of another boot are dropped.
+// TestReboot checks that leases of another boot are dropped, and files of others are kept.
 func TestReboot(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -71,9 +72,15 @@ func TestReboot(t *testing.T) {
 	}
 	write(t, s, &saved{Boot: "another", Network: "n", ContainerID: strings.Repeat("c", 250), IfName: "eth0"})
 	s.close()
+	others := []string{"a,b.json", "a,b,c.txt", "notes", "notes~", "state.json"}
+	for _, name := range others {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("{}"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	d := start(t, Options{Leases: dir})
 	defer d.Close()
-	if files, _ := os.ReadDir(dir); len(files) != 1 || len(d.States()) != 0 {
+	if files, _ := os.ReadDir(dir); len(files) != 1+len(others) || len(d.States()) != 0 {
 		t.Errorf("left: %v", files)
 	}
 }

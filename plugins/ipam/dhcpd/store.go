@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -79,6 +80,12 @@ func (s *store) file(o kernel.Owner) string {
 	return filepath.Join(s.dir, name+".json")
 }
 
+// isLeaseName reports whether a file has a name that file returns.
+func isLeaseName(name string) bool {
+	base, is := strings.CutSuffix(name, ".json")
+	return is && (strings.Count(base, ",") == 2 || strings.HasPrefix(base, ","))
+}
+
 // write stores a lease atomically.
 func (s *store) write(o kernel.Owner, raw []byte) error {
 	path := s.file(o)
@@ -101,25 +108,26 @@ func (s *store) remove(o kernel.Owner) error {
 	return err
 }
 
-// list reads every lease of this boot and removes everything else. unread has the errors of files that it could not read,
-// and keeps.
+// list reads every lease of this boot. It removes other files with the name of a lease, such as those of other boots, and
+// ignores all others. unread has the errors of files that it could not read, and keeps.
 func (s *store) list() (out []saved, unread []error, err error) {
 	files, err := os.ReadDir(s.dir)
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, f := range files {
-		if f.Name() == "lock" {
+		path := filepath.Join(s.dir, f.Name())
+		name, unfinished := strings.CutSuffix(f.Name(), "~")
+		if !isLeaseName(name) {
 			continue
 		}
-		path := filepath.Join(s.dir, f.Name())
 		raw, err := os.ReadFile(path)
 		if err != nil {
 			unread = append(unread, err)
 			continue
 		}
 		var v saved
-		if json.Unmarshal(raw, &v) != nil || v.Boot != s.boot || s.file(v.owner()) != path {
+		if unfinished || json.Unmarshal(raw, &v) != nil || v.Boot != s.boot || s.file(v.owner()) != path {
 			_ = os.Remove(path)
 			continue
 		}
