@@ -15,6 +15,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/plugins"
+	"github.com/fairlead/fairlead/plugins/ovs"
 )
 
 func must(t testing.TB, err error) {
@@ -38,14 +39,15 @@ func newHost(t *testing.T) *host {
 	dir := t.TempDir()
 	self, err := os.Executable()
 	must(t, err)
-	for _, p := range plugins.All() {
+	run, lib := filepath.Join(dir, "run"), filepath.Join(dir, "lib")
+	all := plugins.In(plugin.Env{Root: run}, ovs.Plugin())
+	for _, p := range all.Plugins {
 		must(t, os.MkdirAll(filepath.Join(dir, "bin"), 0o755))
 		must(t, os.Symlink(self, filepath.Join(dir, "bin", p.Name)))
 	}
-	run, lib := filepath.Join(dir, "run"), filepath.Join(dir, "lib")
 	h := &host{t: t, records: attach.Open(run), options: docker.Options{
 		Socket: filepath.Join(dir, "fairlead.sock"), RunDir: run, LibDir: lib, Interval: time.Hour, Grace: time.Hour,
-		Path: []string{filepath.Join(dir, "bin")}, Exec: plugins.In(plugin.Env{Root: run}),
+		Path: []string{filepath.Join(dir, "bin")}, Exec: all,
 	}}
 	h.start()
 	return h

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/plugins/ovs"
 	"github.com/fairlead/fairlead/plugins/ruleset"
 )
 
@@ -92,6 +93,12 @@ func newNetwork(q *networkRequest) (*network, error) {
 	return n, n.complete(t)
 }
 
+// text returns a key of the plugin's configuration, or "" if it is not set.
+func (n *network) text(key string) string {
+	s, _ := n.Plugin[key].(string)
+	return s
+}
+
 func short(id string) string { return id[:min(len(id), 12)] }
 
 // complete sets the defaults of a type.
@@ -116,7 +123,7 @@ func (n *network) complete(t *networkType) error {
 // completeCluster chooses the plugin of a network of the cluster, whose addresses the cluster assigns.
 func (n *network) completeCluster(usual func(string, any)) error {
 	usual("network", defaultNetwork)
-	name, _ := n.Plugin["network"].(string) // the option is a text
+	name := n.text("network")
 	n.Cluster = name
 	n.Plugin["type"], n.Plugin["ipam"] = "fairlead-net", map[string]any{"type": clusterIPAM, "network": name}
 	if name == defaultNetwork {
@@ -153,7 +160,7 @@ func parsePools(pools []poolData) (out []subnet, err error) {
 
 // ownBridge notes whether the network's bridge does not exist yet: then the network creates it.
 func (n *network) ownBridge() error {
-	name, _ := n.Plugin["bridge"].(string) // the option is a text
+	name := n.text("bridge")
 	if n.Type != typeBridge {
 		return nil
 	}
@@ -197,12 +204,23 @@ func (d *Driver) deleteNetwork(ctx context.Context, q *networkRequest) (any, err
 	if errors.Is(err, os.ErrNotExist) {
 		return none{}, nil
 	}
-	if err == nil && n.Bridge != "" {
-		if err := d.leaveBridge(n); err != nil {
+	if err == nil { // otherwise its file is damaged
+		if err := d.removeShared(ctx, n); err != nil {
 			return nil, err
 		}
 	}
 	return none{}, d.networks.remove(q.NetworkID)
+}
+
+// removeShared removes what the endpoints of a network shared.
+func (d *Driver) removeShared(ctx context.Context, n *network) error {
+	switch {
+	case n.Bridge != "":
+		return d.leaveBridge(n)
+	case n.Type == typeOVS:
+		return ovs.RemoveNetwork(ctx, n.text("socket_file"), n.Name, n.text("bridge"))
+	}
+	return nil
 }
 
 // leaveBridge removes the bridge that a network created, and its rules. If another network uses the bridge, too, it becomes that one's.

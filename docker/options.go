@@ -36,6 +36,7 @@ type networkType struct {
 
 const (
 	typeBridge  = "bridge"
+	typeOVS     = "ovs"
 	typeCluster = "cluster"
 )
 
@@ -53,7 +54,7 @@ func networkTypes() []networkType {
 		{"macvlan", "macvlan", []option{parent, {"mode", "mode", text, []string{"macvlan_mode"}}, mtu}},
 		{"ipvlan", "ipvlan", []option{parent, {"mode", "mode", text, []string{"ipvlan_mode"}}, mtu}},
 		{"vlan", "vlan", []option{parent, {"vlan", "vlanId", number, nil}, mtu}},
-		{"ovs", "ovs", []option{
+		{typeOVS, "ovs", []option{
 			{"bridge", "bridge", text, nil}, {"vlan", "vlan", number, nil}, {"vxlan", "vxlanID", number, nil},
 			{"socket", "socket_file", text, nil}, {"datapath", "datapathType", text, nil}, mtu}},
 		{typeCluster, "", []option{{"network", "network", text, nil}, {"masquerade", "ipMasq", flag, nil}, mtu}},

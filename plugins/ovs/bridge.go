@@ -13,12 +13,12 @@ import (
 
 // ensureBridge creates a bridge if it does not exist. If the switch cannot set it up, it removes the bridge again,
 // because no undo removes a shared object.
-func (d *db) ensureBridge(b *kernel.OVSBridge) error {
+func (d *db) ensureBridge(b *kernel.OVSBridge, network string) error {
 	_, err := d.named("Bridge", b.Name, "_uuid")
 	if !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	number, err := d.begin(d.bridgeOps(b)...)
+	number, err := d.begin(d.bridgeOps(b, network)...)
 	if _, taken := errors.AsType[*ovsdb.ConstraintViolation](err); taken {
 		if _, e := d.named("Bridge", b.Name, "_uuid"); e == nil {
 			return d.inUse(b.Name) // another process created it first
@@ -36,7 +36,7 @@ func (d *db) ensureBridge(b *kernel.OVSBridge) error {
 	return err
 }
 
-func (d *db) bridgeOps(b *kernel.OVSBridge) []ovsdb.Operation {
+func (d *db) bridgeOps(b *kernel.OVSBridge, network string) []ovsdb.Operation {
 	datapath := b.Datapath
 	if datapath == "" && !netlink.HasFamily("ovs_datapath") {
 		datapath = userSpace
@@ -45,7 +45,7 @@ func (d *db) bridgeOps(b *kernel.OVSBridge) []ovsdb.Operation {
 		insert("Interface", "iface", ovsdb.Row{"name": b.Name, "type": "internal"}),
 		insert("Port", "port", ovsdb.Row{"name": b.Name, "interfaces": ovsdb.UUID{GoUUID: "iface"}}),
 		insert("Bridge", "bridge", ovsdb.Row{"name": b.Name, "ports": ovsdb.UUID{GoUUID: "port"}, "datapath_type": datapath,
-			"other_config": ovsMap(map[string]string{"hwaddr": b.MAC})}),
+			"other_config": ovsMap(map[string]string{"hwaddr": b.MAC}), "external_ids": ovsMap(map[string]string{idNetwork: network})}),
 		mutate("Open_vSwitch", is("_uuid", d.root), "bridges", ovsdb.MutateOperationInsert, ovsdb.UUID{GoUUID: "bridge"}),
 	}
 }

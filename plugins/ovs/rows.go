@@ -9,7 +9,8 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// External IDs that identify the owner of a port and of an interface. A tunnel has only the network's.
+// External IDs that identify the owner of a port and of an interface. A tunnel, and a bridge that Fairlead created, have
+// only the network's.
 const (
 	idNetwork   = "fairlead-network"
 	idContainer = "fairlead-container"

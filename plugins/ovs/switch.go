@@ -25,7 +25,7 @@ func (s *ovsSwitch) EnsureBridge(ctx context.Context, b *kernel.OVSBridge) error
 	if err != nil {
 		return err
 	}
-	return d.ensureBridge(b)
+	return d.ensureBridge(b, s.network)
 }
 
 // EnsureTunnel implements kernel.Switch.

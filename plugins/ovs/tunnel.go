@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// ensureTunnel creates a tunnel, or updates the network's own. If another network has it with other settings, that is
-// an error, because both would share it.
+// ensureTunnel creates a tunnel, or updates the network's own. If containers of another network use it with other
+// settings, that is an error, because both would share it.
 func (d *db) ensureTunnel(t *kernel.OVSTunnel) error {
 	err := d.makeTunnel(t)
 	for range retries {
@@ -39,7 +39,7 @@ func (d *db) makeTunnel(t *kernel.OVSTunnel) error {
 		return d.inUse(t.Name)
 	}
 	absent := errors.Is(err, os.ErrNotExist)
-	old, err := d.named("Port", t.Name, "_uuid", "external_ids")
+	old, err := d.named("Port", t.Name, append(vlanColumns(), "external_ids")...)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -56,7 +56,13 @@ func (d *db) makeTunnel(t *kernel.OVSTunnel) error {
 		if err != nil || len(other) == 0 {
 			return err
 		}
-		return fmt.Errorf("network %q has this tunnel with other settings (%s): use another vxlanID or bridge", of, other[0])
+		used, err := d.tunnelUsed(old)
+		if err != nil {
+			return err
+		}
+		if used || of == "" { // or other software made it
+			return fmt.Errorf("network %q has this tunnel with other settings (%s): use another vxlanID or bridge", of, other[0])
+		}
 	}
 	made, err := d.put(t.Bridge, t.Name, want, old)
 	if err != nil && made && !unanswered(err) {
