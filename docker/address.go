@@ -26,7 +26,7 @@ func (d *Driver) requestAddress(ctx context.Context, q *addressRequest) (any, er
 		wanted = []netip.Addr{a.Unmap()}
 	}
 	if q.Options[requestTypeKey] == gatewayAddress {
-		return d.setGateway(p, wanted)
+		return d.setGateway(p.ID, wanted)
 	}
 	if p.Network != "" {
 		return d.reserve(ctx, p, wanted)
@@ -109,9 +109,13 @@ func earlier(a, b netip.Addr) netip.Addr {
 }
 
 // setGateway notes the address of a pool's gateway. dockerd asks for it before any other address.
-func (d *Driver) setGateway(p *pool, wanted []netip.Addr) (any, error) {
+func (d *Driver) setGateway(id string, wanted []netip.Addr) (any, error) {
 	d.poolLock.Lock()
 	defer d.poolLock.Unlock()
+	p, err := d.poolOf(id)
+	if err != nil {
+		return nil, err
+	}
 	gateway := p.Subnet.Addr().Next()
 	if len(wanted) > 0 {
 		gateway = wanted[0]

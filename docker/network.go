@@ -43,8 +43,14 @@ func (d *Driver) createNetwork(_ context.Context, q *networkRequest) (any, error
 	defer d.locks.lock(networksLock)()
 	for _, id := range d.networks.ids() {
 		other, err := d.networks.read(id)
-		if err == nil && other.ID != n.ID && other.Name == n.Name {
+		switch {
+		case err != nil || other.ID == n.ID:
+			continue
+		case other.Name == n.Name:
 			return nil, fmt.Errorf("option name=%s: Docker's network %s has this name already", n.Name, other.ID)
+		}
+		if err := d.checkOverlap(n, other); err != nil {
+			return nil, err
 		}
 	}
 	if _, err := n.list(endpointInterface{}); err != nil {

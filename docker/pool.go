@@ -23,6 +23,7 @@ type pool struct {
 	Aux     []netip.Addr `json:",omitempty"` // other hosts have them; dockerd requests them once, and not after a reboot
 	Network string       `json:",omitempty"` // the network of the cluster that assigns the addresses; "": the driver does
 	Choice  string       `json:",omitempty"` // the name of the subnet in that network
+	Users   int          `json:",omitempty"` // how often it was requested and not released, less one
 }
 
 func (d *Driver) addressCapabilities(context.Context, *none) (any, error) {
@@ -33,7 +34,8 @@ func (d *Driver) addressSpaces(context.Context, *none) (any, error) {
 	return map[string]string{"LocalDefaultAddressSpace": "fairlead", "GlobalDefaultAddressSpace": "fairlead"}, nil
 }
 
-// requestPool reserves a subnet. dockerd repeats a call whose reply it did not get.
+// requestPool reserves a subnet. dockerd repeats a call whose reply it did not get. That looks like the request of another
+// network, so such a pool is counted. CreateNetwork rejects the second network.
 func (d *Driver) requestPool(ctx context.Context, q *poolRequest) (any, error) {
 	d.poolLock.Lock()
 	defer d.poolLock.Unlock()
@@ -56,8 +58,11 @@ func (d *Driver) requestPool(ctx context.Context, q *poolRequest) (any, error) {
 		return nil, err
 	}
 	p.ID = p.id()
-	if other := d.overlapping(p); other != nil && !(other.ID == p.ID && d.unused(other)) {
-		return nil, fmt.Errorf("subnet %s overlaps with %s, which another network has", p.Subnet, other.Subnet)
+	if other := d.overlapping(p); other != nil {
+		if other.ID != p.ID || !d.unused(other) {
+			return nil, fmt.Errorf("subnet %s overlaps with %s, which another network has", p.Subnet, other.Subnet)
+		}
+		p.Users = other.Users + 1
 	}
 	if err := d.pools.write(p.ID, p); err != nil {
 		return nil, err
@@ -183,8 +188,13 @@ func (d *Driver) freeSubnet(v6 bool) (netip.Prefix, error) {
 func (d *Driver) releasePool(_ context.Context, q *releasePoolRequest) (any, error) {
 	d.poolLock.Lock()
 	defer d.poolLock.Unlock()
-	if _, err := d.poolOf(q.PoolID); err != nil {
-		return none{}, nil // dockerd releases it twice, or it is from before this driver's files were lost
+	p, err := d.poolOf(q.PoolID)
+	switch {
+	case err != nil: // dockerd releases it twice, or it is from before this driver's files were lost
+		return none{}, nil
+	case p.Users > 0:
+		p.Users--
+		return none{}, d.pools.write(p.ID, p)
 	}
 	return none{}, d.dropPool(q.PoolID)
 }
@@ -194,6 +204,23 @@ func (d *Driver) dropPool(id string) error {
 	return errors.Join(
 		os.RemoveAll(filepath.Join(d.addressDir(), id)), os.RemoveAll(filepath.Join(d.addressDir(), ".fairlead", id)),
 		d.pools.remove(id))
+}
+
+// checkOverlap rejects a network with a pool of this IPAM driver that another network has. dockerd may have requested the
+// pool for both before either was created.
+func (d *Driver) checkOverlap(n, other *network) error {
+	for _, id := range d.pools.ids() {
+		p, err := d.pools.read(id)
+		if err != nil || p.Network != "" || !n.has(p.Subnet) || !other.has(p.Subnet) {
+			continue
+		}
+		return fmt.Errorf("subnet %s overlaps with the subnet of Docker's network %s", p.Subnet, other.ID)
+	}
+	return nil
+}
+
+func (n *network) has(p netip.Prefix) bool {
+	return slices.ContainsFunc(n.Subnets, func(s subnet) bool { return s.Pool == p })
 }
 
 // keepAux notes the auxiliary addresses of a network in its pools.

@@ -131,6 +131,37 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
+// TestSamePoolTwice requests a pool twice before a network is created: for two networks at once, and again because dockerd
+// was killed.
+func TestSamePoolTwice(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	const pool, id = `{"Pool":"10.20.0.0/24"}`, `{"PoolID":"10.20.0.0-24"}`
+	gateway := `{"PoolID":"10.20.0.0-24","Address":"10.20.0.1","Options":{"RequestAddressType":"com.docker.network.gateway"}}`
+	h.call("IpamDriver.RequestPool", pool)
+	h.call("IpamDriver.RequestPool", pool)
+	h.call("IpamDriver.RequestAddress", gateway)
+	h.call("IpamDriver.RequestAddress", gateway)
+	h.network("n1", "", pool4)
+	h.fails("NetworkDriver.CreateNetwork", `{"NetworkID":"n2",`+pool4+`}`, "subnet 10.20.0.0/24 overlaps with the subnet of Docker's network n1")
+	h.network("n1", "", pool4) // its reply was lost
+	h.call("IpamDriver.RequestAddress", id)
+	h.call("IpamDriver.ReleasePool", id) // of n2
+	if a := h.call("IpamDriver.RequestAddress", id)["Address"]; a != "10.20.0.3/24" {
+		t.Errorf("the second address of n1 is %v", a)
+	}
+	h.fails("IpamDriver.RequestPool", pool, "overlaps")
+	h.call("NetworkDriver.DeleteNetwork", `{"NetworkID":"n1"}`)
+	h.call("IpamDriver.ReleasePool", id)
+	h.fails("IpamDriver.RequestAddress", id, "there is no pool")
+
+	h.call("IpamDriver.RequestPool", pool)
+	h.start() // and dockerd starts again, too
+	h.call("IpamDriver.RequestPool", pool)
+	h.call("IpamDriver.RequestAddress", gateway)
+	h.network("n3", "", pool4)
+}
+
 // TestAddressesRunOut requests addresses from a part of a pool until none is left, and one outside it.
 func TestAddressesRunOut(t *testing.T) {
 	t.Parallel()
