@@ -130,6 +130,20 @@ func TestFacts(t *testing.T) {
 	}
 }
 
+// TestHostWithoutDefaultRoute checks that the host needs a default route only if it is a container's gateway, and not for a
+// container on the network of another router.
+func TestHostWithoutDefaultRoute(t *testing.T) {
+	t.Parallel()
+	for via, want := range map[string]bool{"10.1.0.1": true, "10.1.0.254": false} {
+		f, a := healthy()
+		f.Host.Routes = nil
+		a.Objects = append(a.Objects, &kernel.Route{In: kernel.Container, Link: "eth0", Dst: netip.MustParsePrefix("0.0.0.0/0"), Via: netip.MustParseAddr(via)})
+		if got := has(hostDefault(f), "host-no-default-route"); got != want {
+			t.Errorf("gateway %s: %v, want %v", via, got, want)
+		}
+	}
+}
+
 // TestNameserverWithZone checks that the container's link-local route leads to a link-local name server.
 func TestNameserverWithZone(t *testing.T) {
 	t.Parallel()

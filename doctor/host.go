@@ -86,12 +86,13 @@ func linkForwarding(f *Facts, a *Attachment) (out []Finding) {
 	return out
 }
 
-// hostDefault reports a missing default route of the host if containers have one.
+// hostDefault reports a missing default route of the host if it is the gateway of containers. Another router does not need
+// the host's routes.
 func hostDefault(f *Facts) (out []Finding) {
 	for _, v4 := range []bool{true} { // a host without outside IPv6 is usual
 		wants := slices.ContainsFunc(f.Attachments, func(a *Attachment) bool {
 			return slices.ContainsFunc(kernel.Of[*kernel.Route](a.Objects), func(r *kernel.Route) bool {
-				return r.In == kernel.Container && r.Dst.Bits() == 0 && r.Dst.Addr().Is4() == v4
+				return r.In == kernel.Container && r.Dst.Bits() == 0 && r.Dst.Addr().Is4() == v4 && f.isLocal(r.Via)
 			})
 		})
 		if wants && !f.hasDefault(v4) {
@@ -100,6 +101,11 @@ func hostDefault(f *Facts) (out []Finding) {
 		}
 	}
 	return out
+}
+
+// isLocal reports whether an address is one of the host's.
+func (f *Facts) isLocal(a netip.Addr) bool {
+	return slices.ContainsFunc(f.Host.Addrs, func(h kernel.AddrInfo) bool { return h.Prefix.Addr() == a })
 }
 
 const nearlyFull = 90 // percent
