@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -18,7 +19,7 @@ type IP struct {
 // ErrExhausted means that all addresses of a range set are allocated.
 var ErrExhausted = errors.New("no IP addresses available")
 
-// AlreadyAllocatedError means that the owner already has addresses in the network.
+// AlreadyAllocatedError means that the owner already has addresses in the requested ranges.
 type AlreadyAllocatedError struct {
 	Owner Owner
 	Addrs []netip.Addr
@@ -53,6 +54,7 @@ func (s *Store) allocate(o Owner, sets []RangeSet, requested []netip.Addr) ([]IP
 	if err != nil {
 		return nil, err
 	}
+	exact, legacy = within(sets, exact), within(sets, legacy)
 	if held := addrsOf(append(exact, legacy...)); len(held) > 0 {
 		return nil, &AlreadyAllocatedError{o, held, len(exact) == 0}
 	}
@@ -72,6 +74,14 @@ func (s *Store) allocate(o Owner, sets []RangeSet, requested []netip.Addr) ([]IP
 	}
 	s.endChange()
 	return ips, nil
+}
+
+// within returns the records with an address in one of the sets. Another call for the same attachment, or an earlier
+// configuration, may have allocated the others.
+func within(sets []RangeSet, records []record) []record {
+	return slices.DeleteFunc(records, func(r record) bool {
+		return !slices.ContainsFunc(sets, func(set RangeSet) bool { _, in := set.Find(r.addr); return in })
+	})
 }
 
 // assign gives each set the first requested address in it.

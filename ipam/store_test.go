@@ -177,6 +177,27 @@ func TestFailedSetFreesEarlierSets(t *testing.T) {
 	consistent(t, dir)
 }
 
+// TestOtherRanges checks that an attachment can have addresses of other ranges: a second call of the plugin asks for them, or
+// the ranges have changed since an ADD that nobody deleted. The reference plugin rejects only a second address in a range.
+func TestOtherRanges(t *testing.T) {
+	t.Parallel()
+	dir, o := t.TempDir(), Owner{"a", "eth0"}
+	first, second := setOf(t, "10.1.0.0/24"), setOf(t, "10.2.0.0/24")
+	allocate(t, dir, Options{}, o, first)
+	allocate(t, dir, Options{}, o, second)
+	for _, sets := range [][]RangeSet{first, second, setOf(t, "10.3.0.0/24", "10.2.0.0/24")} {
+		with(t, dir, Options{}, func(s *Store) {
+			if _, err := s.Allocate(o, sets, nil); err == nil || !strings.Contains(err.Error(), "has been allocated to") {
+				t.Errorf("again from %v: %v", sets, err)
+			}
+		})
+	}
+	consistent(t, dir)
+	if freed := release(t, dir, o); len(freed) != 2 {
+		t.Errorf("freed %v", freed)
+	}
+}
+
 // TestReallocateAfterRestart checks that an attachment gets its addresses again after a restart.
 func TestReallocateAfterRestart(t *testing.T) {
 	t.Parallel()
