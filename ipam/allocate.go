@@ -149,7 +149,7 @@ func (s *Store) takenError(a netip.Addr) error {
 }
 
 // take allocates an address if it is free. It writes the file under a temporary name and links it into place, so the
-// file is complete or absent.
+// file is complete or absent. Where that is impossible, it creates the file in place.
 func (s *Store) take(o Owner, set int, a netip.Addr) (bool, error) {
 	if err := s.growIfFull(); err != nil {
 		return false, err
@@ -162,6 +162,9 @@ func (s *Store) take(o Owner, set int, a netip.Addr) (bool, error) {
 		return false, err
 	}
 	err = retry(func() error { return syscall.Link(s.temporary(), s.dir.file(a)) })
+	if cannotLink(err) {
+		err = s.createInPlace(o, a)
+	}
 	if e := s.clearTemporary(); e != nil {
 		s.invalid = true // otherwise an address that cannot be removed would be unknown
 		if err == nil {
@@ -173,7 +176,7 @@ func (s *Store) take(o Owner, set int, a netip.Addr) (bool, error) {
 		return false, s.noteTaken(a)
 	}
 	if err != nil {
-		return false, &os.LinkError{Op: "reserve by link", Old: s.temporary(), New: s.dir.file(a), Err: err}
+		return false, fmt.Errorf("reserve %s: %w", a, err)
 	}
 	if err := s.noteAllocated(o, set, a); err != nil {
 		s.invalid = true

@@ -49,6 +49,9 @@ func (s *Store) reclaim(old *index) error {
 
 // reclaimPending frees an address whose record was never written, because its process was killed.
 func (s *Store) reclaimPending(h header) error {
+	if err := s.removeTorn(h); err != nil {
+		return err
+	}
 	if h.clean || !h.pending.addr.IsValid() || !s.isPending(h.pending) {
 		return nil
 	}
@@ -58,7 +61,7 @@ func (s *Store) reclaimPending(h header) error {
 // isPending reports whether an address file is the pending one.
 func (s *Store) isPending(p pendingAdd) bool {
 	ino, _, err := s.dir.stat(p.addr)
-	if err != nil || ino != p.ino {
+	if err != nil || p.ino != inPlace && ino != p.ino {
 		return false
 	}
 	owner, err := s.dir.owner(p.addr)

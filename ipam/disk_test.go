@@ -40,6 +40,9 @@ func onSmallDisk(dir string) error {
 	if err := allStillThere(dir, n); err != nil {
 		return err
 	}
+	if err := otherDisk(dir+"/other", sets); err != nil {
+		return err
+	}
 	if err := readOnlyCursor(dir); err != nil {
 		return err
 	}
@@ -86,6 +89,49 @@ func allStillThere(dir string, n int) error {
 		return fmt.Errorf("%d addresses are left: %w", len(addrs), err)
 	}
 	return os.Remove(dir + "/filler")
+}
+
+// otherDisk has the network's directory on another disk than the index, where a temporary file cannot be linked to.
+func otherDisk(dir string, sets []RangeSet) error {
+	if err := os.MkdirAll(dir+"/net", 0o700); err != nil {
+		return err
+	}
+	if err := syscall.Mount("tmpfs", dir+"/net", "tmpfs", 0, "size=64k"); err != nil {
+		return err
+	}
+	d, o := directory(dir+"/net"), Owner{"a", "eth0"}
+	take := func() error {
+		return onStore(dir, func(s *Store) error { _, err := s.Allocate(o, sets, nil); return err })
+	}
+	if err := take(); err != nil {
+		return fmt.Errorf("allocate on another disk: %w", err)
+	}
+	a := netip.MustParseAddr("10.1.0.2")
+	if owner, err := d.owner(a); err != nil || owner != o {
+		return fmt.Errorf("%s belongs to %q on another disk: %w", a, owner, err)
+	}
+	next := a.Next()
+	for text, left := range map[string]int{"": 1, o.text(): 2} { // a kill before and after the owner is written
+		err := onStore(dir, func(s *Store) error { return s.beginChange(pendingAdd{ownerKey(o, next), next, inPlace, Uptime()}) })
+		if err == nil {
+			err = os.WriteFile(d.file(next), []byte(text), 0o600)
+		}
+		if err == nil {
+			err = onStore(dir, func(*Store) error { return nil })
+		}
+		addrs, err2 := d.addresses()
+		if err != nil || err2 != nil || len(addrs) != left {
+			return fmt.Errorf("%v after a kill with the content %q, want %d addresses: %w", addrs, text, left, errors.Join(err, err2))
+		}
+		_ = os.Remove(d.file(next))
+	}
+	return onStore(dir, func(s *Store) error {
+		freed, err := s.Release(o)
+		if err != nil || len(freed) != 1 {
+			return fmt.Errorf("release on another disk: %v, %w", freed, err)
+		}
+		return nil
+	})
 }
 
 // readOnlyCursor lets an allocation fail after its address is in the index. The address must be free again, also if the

@@ -39,7 +39,7 @@ type dirState struct {
 }
 
 // pendingAdd is an address file about to be linked into place. If the process is killed before the record is written,
-// the inode and owner show that the file is ours.
+// the inode and owner show that the file is ours. The inode inPlace stands for any.
 type pendingAdd struct {
 	owner key
 	addr  netip.Addr // zero: none

@@ -15,6 +15,11 @@ func (s *Store) rebuild(old *index) error {
 		return err
 	}
 	s.clearSpares()
+	if old != nil {
+		if err := s.removeTorn(old.header); err != nil {
+			return err
+		}
+	}
 	known, err := s.knownRecords(old)
 	if err != nil {
 		return err
