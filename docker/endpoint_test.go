@@ -332,6 +332,19 @@ func TestSharedBridge(t *testing.T) {
 	}
 }
 
+// TestNetworkCreatedAgain repeats the creation of a network in use. The network still removes its bridge.
+func TestNetworkCreatedAgain(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.network("n1", "", pool4)
+	h.call("NetworkDriver.CreateEndpoint", `{`+ids("n1", "e1")+`,"Interface":{"Address":"10.20.0.5/24"}}`)
+	h.network("n1", "", pool4)
+	h.call("NetworkDriver.DeleteNetwork", `{"NetworkID":"n1"}`)
+	if got := kerneltest.Run(t, "ip", "-br", "link"); strings.Contains(got, "fl-n1") {
+		t.Errorf("left: %s", got)
+	}
+}
+
 // TestRemoveBridge checks which bridges are removed.
 func TestRemoveBridge(t *testing.T) {
 	t.Parallel()

@@ -44,6 +44,9 @@ func (d *Driver) createNetwork(_ context.Context, q *networkRequest) (any, error
 	for _, id := range d.networks.ids() {
 		other, err := d.networks.read(id)
 		switch {
+		case err == nil && other.ID == n.ID && other.Bridge == n.text("bridge"):
+			n.Bridge = other.Bridge // dockerd repeats the call, and the bridge exists by now
+			continue
 		case err != nil || other.ID == n.ID:
 			continue
 		case other.Name == n.Name:
