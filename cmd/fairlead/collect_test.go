@@ -306,6 +306,9 @@ func TestCollectUnknownPlugin(t *testing.T) {
 	write(t, s.confDir(), "m.conflist", `{"cniVersion": "1.1.0", "name": "m", "plugins": [{"type": "nowhere-to-be-found"}]}`)
 	must(t, os.RemoveAll("/var/lib/cni/results"))
 	code, out, errs := s.fairlead("gc", "--all")
+	if out != "Not everything was removed. Failures: 1. Attachments that exist: 1.\n" {
+		t.Errorf("gc --all prints %q", out)
+	}
 	if code != exitFailed || !strings.Contains(errs, "nowhere-to-be-found") || !strings.Contains(errs, "Fairlead's objects are removed, but DEL failed:") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}

@@ -211,7 +211,10 @@ func (a *app) printCollected(r *gc.Report) {
 	for _, e := range r.Errors {
 		fmt.Fprintln(a.stderr, "fairlead: gc: "+e)
 	}
-	if len(r.Attachments)+len(r.Leftovers)+len(r.Bridges)+len(r.Addresses)+len(r.Results) == 0 {
+	switch {
+	case len(r.Errors) > 0:
+		fmt.Fprintf(a.stdout, "Not everything was removed. Failures: %d. Attachments that exist: %d.\n", len(r.Errors), r.Kept)
+	case len(r.Attachments)+len(r.Leftovers)+len(r.Bridges)+len(r.Addresses)+len(r.Results) == 0:
 		fmt.Fprintf(a.stdout, "Nothing is left behind. Attachments that exist: %d.\n", r.Kept)
 	}
 }
