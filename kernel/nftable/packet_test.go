@@ -103,12 +103,12 @@ func TestPackets(t *testing.T) {
 	} {
 		for from, to := range map[string]string{c.from4: "10.1.0.1", c.from6: "fd00:1::1"} {
 			f := newFlow(t, from, to, c.port)
-			f.send(t)
-			limit := 50 * time.Millisecond
-			if c.pass {
-				limit = kerneltest.Slow(5 * time.Second)
+			got := false
+			for try := 0; !got && (try == 0 || c.pass && try < 20); try++ { // a busy machine drops packets: its queues are full
+				f.send(t)
+				got = f.arrives(kerneltest.Slow(50 * time.Millisecond))
 			}
-			if got := f.arrives(limit); got != c.pass {
+			if got != c.pass {
 				t.Errorf("from %s to port %d: passes %v, want %v", from, c.port, got, c.pass)
 			}
 			f.from.Close()

@@ -404,6 +404,8 @@ func (c *flannelCluster) streams(t *testing.T, pods []kubePod) (end func() (stre
 		dropped := c.drops(t, pods) - before
 		if lost -= min(lost, dropped); lost > 0 || packets < 1000*len(ends) {
 			t.Errorf("%d of %d packets were lost, besides %d at full socket buffers; the first ones and their times:\n%s", lost, packets, dropped, seen)
+			events, err := c.kubectl("get", "events", "--all-namespaces", "--sort-by=.lastTimestamp")
+			t.Logf("the cluster's events, for example a node or a pod that was not ready, so that a Service had no endpoints: %s, %v", events, err)
 		} else if dropped > 0 {
 			t.Logf("%d packets were dropped at full socket buffers", dropped)
 		}
