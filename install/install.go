@@ -251,7 +251,7 @@ func (p *Place) UninstallExcept(inUse []string, dry bool) (out []Done, err error
 		}
 		done, err := p.back(&e, dry)
 		if err != nil {
-			return out, fmt.Errorf("uninstall %s: %w", e.Path, err)
+			return out, fmt.Errorf("uninstall %s: %w", filepath.Join(p.dir, e.Path), err)
 		}
 		out = append(out, done)
 		if dry {
@@ -259,7 +259,7 @@ func (p *Place) UninstallExcept(inUse []string, dry bool) (out []Done, err error
 		}
 		p.manifest = slices.DeleteFunc(p.manifest, func(x entry) bool { return x.Path == e.Path })
 		if err := p.write(); err != nil {
-			return out, err
+			return out, fmt.Errorf("update the list of installed files: %w", err)
 		}
 	}
 	if !dry && len(p.manifest) == 0 {

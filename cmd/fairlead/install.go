@@ -64,7 +64,14 @@ func (a *app) installCommand() *cobra.Command {
 		Example: "  fairlead install --dry-run\n  fairlead install\n  fairlead install --bin-dir /usr/lib/cni --plugins bridge,portmap,host-local\n" +
 			"  fairlead install --network my-network --subnet 10.20.0.0/16 --subnet fd20::/64",
 		Args: want(0, 0),
-		RunE: func(c *cobra.Command, _ []string) error { return i.run(c.Context()) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			for _, f := range []string{"subnet", "fused", "conf-dir"} {
+				if c.Flags().Changed(f) && i.network == "" {
+					return &usageError{"--" + f + " needs --network NAME", "Type: fairlead install --help"}
+				}
+			}
+			return i.run(c.Context())
+		},
 	}
 	i.flags(c)
 	c.Flags().StringVar(&i.from, "from", "", "Directory with the programs fairlead and fairlead-cni (default: the directory of this program).")
@@ -84,8 +91,9 @@ func (a *app) uninstallCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "uninstall", Short: "restore the files that install replaced", GroupID: "more",
 		Long: "Uninstall removes the files that install created and restores those that it replaced. It keeps\n" +
-			"a file that was changed since. Containers keep running: delete them first if no other plugin of\n" +
-			"the same name comes back, because a runtime needs it to delete them. Afterwards run\n" +
+			"a file that was changed since, and a network file whose network has attachments.\n\n" +
+			"Containers keep running. But a runtime needs a plugin to delete its containers: if uninstall\n" +
+			"restores no other plugin of that name, delete the containers first. Afterwards run\n" +
 			"\"fairlead gc --all\" to remove their rules.",
 		Example: "  fairlead uninstall --dry-run\n  fairlead uninstall",
 		Args:    want(0, 0),
@@ -112,7 +120,7 @@ func (i *installation) run(ctx context.Context) error {
 	}
 	out := installed{DryRun: i.dry, Attachments: []migrate.Attachment{}}
 	if out.Files, err = place.Install(files, i.dry); err != nil {
-		return needRoot(err)
+		return errors.Join(i.printDone(out), needRoot(err))
 	}
 	if !i.noMigrate {
 		found, err := i.findAttachments()
@@ -243,24 +251,55 @@ func (i *installation) undo() error {
 	if !place.Installed() {
 		return fmt.Errorf("fairlead install has installed nothing in %s\nFor another directory: fairlead uninstall --bin-dir DIRECTORY", dir)
 	}
-	done, err := place.Uninstall(i.dry)
+	inUse, err := i.usedNetworks(place)
 	if err != nil {
 		return needRoot(err)
 	}
+	done, err := place.UninstallExcept(inUse, i.dry)
+	out := installed{Files: done, DryRun: i.dry, Attachments: []migrate.Attachment{}}
+	if err != nil {
+		return errors.Join(i.printDone(out), needRoot(err))
+	}
 	defer i.warnStranded(done)
-	return i.print(installed{Files: done, DryRun: i.dry, Attachments: []migrate.Attachment{}}, migration{})
+	return i.print(out, migration{})
+}
+
+// printDone prints the completed actions of a command that failed.
+func (i *installation) printDone(out installed) error {
+	if len(out.Files) == 0 || i.dry {
+		return nil
+	}
+	return i.print(out, migration{})
+}
+
+// usedNetworks returns the base names of the network files that a runtime needs to delete an attachment.
+func (i *installation) usedNetworks(place *install.Place) (names []string, err error) {
+	files, err := place.UninstallExcept(nil, true)
+	for _, f := range files {
+		if filepath.Ext(f.Path) != ".conflist" {
+			continue
+		}
+		list, err := netconf.LoadFile(f.Path)
+		if err != nil {
+			continue // runtimes cannot use it anyway
+		}
+		if records, err := attach.Open(i.runDir()).List(list.Name); err == nil && len(records) > 0 {
+			names = append(names, filepath.Base(f.Path))
+		}
+	}
+	return names, err
 }
 
 // warnUnusable names the lists that runtimes cannot use without the removed plugins.
 func (i *installation) warnUnusable(removed map[string]bool) {
-	files, err := netconf.Files([]string{i.confDir})
+	files, err := netconf.Files([]string{i.app.confDir()})
 	if err != nil {
 		return // there are none
 	}
 	var unusable []string
 	for _, file := range files {
 		list, err := netconf.LoadFile(file)
-		if err != nil {
+		if err != nil || removed[filepath.Base(file)] {
 			continue // runtimes cannot use it anyway
 		}
 		var lack []string
@@ -278,8 +317,12 @@ func (i *installation) warnUnusable(removed map[string]bool) {
 	if len(unusable) == 0 {
 		return
 	}
+	next := "Change them."
+	if i.dry {
+		next = "Before uninstall, change them."
+	}
 	fmt.Fprintf(i.stderr, "fairlead: warning: without these plugins, runtimes can neither create nor delete containers of these lists:\n  %s\n"+
-		"Before uninstall, change them. For one with %s, type: fairlead fuse --in-place --undo FILE\n", strings.Join(unusable, "\n  "), delegate.ChainType)
+		"%s For one with %s, type: fairlead fuse --in-place --undo FILE\n", strings.Join(unusable, "\n  "), next, delegate.ChainType)
 }
 
 // warnStranded names the attachments that need a removed plugin for their deletion.
@@ -296,7 +339,7 @@ func (i *installation) warnStranded(done []install.Done) {
 	var names []string
 	for _, r := range records {
 		if slices.ContainsFunc(r.Parts, func(p attach.Part) bool { return removed[p.Plugin] || removed[p.IPAM] }) {
-			names = append(names, strings.Join([]string{r.Network, r.ContainerID, r.IfName}, " "))
+			names = append(names, strings.Join([]string{r.Network, shownName(r.ContainerID, r.Netns), r.IfName}, " "))
 		}
 	}
 	defer i.warnUnusable(removed)
@@ -324,6 +367,8 @@ func (i *installation) print(out installed, m migration) error {
 		switch {
 		case d.Action == install.Left:
 			fmt.Fprintf(&b, "%s %s: it was changed since it was installed\n", would(out.DryRun, "keep", "kept"), d.Path)
+		case d.Action == install.InUse:
+			fmt.Fprintf(&b, "%s %s: the network has attachments; delete them and type \"fairlead uninstall\" again\n", would(out.DryRun, "keep", "kept"), d.Path)
 		case d.Action != install.Same:
 			fmt.Fprintf(&b, "%s %s\n", describeAction(d.Action, out.DryRun), d.Path)
 		}
