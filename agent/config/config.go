@@ -93,6 +93,15 @@ type Etcd struct {
 	PasswordFile string   `json:"passwordFile,omitempty"`
 }
 
+// problem reports a configuration of etcd that names no member: the store would be a file, and the cluster this host only.
+func (e *Etcd) problem() error {
+	secured := e.CACert != "" || e.Cert != "" || e.Key != "" || e.Username != "" || e.PasswordFile != ""
+	if len(e.Endpoints) == 0 && (e.Endpoints != nil || secured) {
+		return errors.New("store.etcd.endpoints is empty: want the URLs of the etcd members, or no other settings of etcd")
+	}
+	return nil
+}
+
 // Flannel configures the agent for a cluster that uses, or used, flannel.
 type Flannel struct {
 	// SubnetFile is the file that the agent writes for the flannel plugin; "": none.
@@ -284,6 +293,7 @@ func (c *Config) validate() error {
 	if c.FlannelInEtcd() && len(c.Store.Etcd.Endpoints) == 0 {
 		errs = append(errs, errors.New("flannel.prefix is set without store.etcd.endpoints or store.kubernetes.kubeconfig: flannel keeps its subnets in etcd or in Kubernetes"))
 	}
+	errs = append(errs, c.Store.Etcd.problem())
 	if c.Store.Kubernetes.Kubeconfig != "" && len(c.Store.Etcd.Endpoints) > 0 {
 		errs = append(errs, errors.New("store.kubernetes.kubeconfig and store.etcd.endpoints are both set: want one store"))
 	}

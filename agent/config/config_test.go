@@ -141,6 +141,8 @@ func TestInvalidConfig(t *testing.T) {
 		"addresses: [192.0.2.1, 192.0.2.2]":      "at most one of this host's addresses for each family",
 		"flannel: {prefix: /coreos.com/network}": "without store.etcd.endpoints or store.kubernetes.kubeconfig",
 		"store: {kubernetes: {kubeconfig: in-cluster}, etcd: {endpoints: [\"http://a:1\"]}}": "are both set: want one store",
+		"store: {etcd: {endpoints: []}}":                                             "store.etcd.endpoints is empty: want the URLs",
+		"store: {etcd: {caCert: /ca.pem}}":                                           "store.etcd.endpoints is empty: want the URLs",
 		"network: {subnets: []}":                                                     "agent.yaml:1:20: network default: subnets is empty",
 		"network: {subnets: [{cidr: 10.0.0.1/8}]}":                                   "agent.yaml:1:28: network default: subnets[0].cidr is 10.0.0.1/8: want its first address, 10.0.0.0/8",
 		"network: {isolated: true, subnets: [{cidr: 10.0.0.0/8}]}":                   "agent.yaml:1:21: network default: isolated is set",

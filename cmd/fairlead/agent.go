@@ -97,7 +97,24 @@ func (a *app) agentConfig(f *agentFlags) (*config.Config, error) {
 			return nil, &usageError{"--" + e.Setting.Flag() + " " + v + ": " + e.Unwrap().Error(), "Type: fairlead agent --help"}
 		}
 	}
-	return c, err
+	if err != nil {
+		return nil, err
+	}
+	return c, f.storeProblem(c, empty)
+}
+
+// storeProblem reports a flag that names no store, as with an unset variable of a script, or a file that is not the store.
+func (f *agentFlags) storeProblem(c *config.Config, empty []config.Setting) error {
+	file := *f.values["store.file"]
+	for _, s := range empty {
+		if c.Store.IsFile() && file == "" && (s.Key == "store.etcd.endpoints" || s.Key == "store.kubernetes.kubeconfig") {
+			return &usageError{"--" + s.Flag() + " is empty", "For the store in a file, add --store-file FILE"}
+		}
+	}
+	if file != "" && !c.Store.IsFile() {
+		return &usageError{"--store-file " + file + ": the configuration names another store", `For the file, add --store-etcd-endpoints "" --store-kubernetes-kubeconfig ""`}
+	}
+	return nil
 }
 
 // clusterConfig returns the configuration for a command that reads the store. If no file, variable or flag names a
@@ -202,6 +219,9 @@ func (a *app) agentCommand() *cobra.Command {
 				return err
 			}
 			log := l.logger(a.stderr)
+			if conf.Store.IsFile() {
+				log.Info("the store is a file, so the cluster has only this host", "file", conf.Store.File)
+			}
 			for _, name := range config.Unknown(os.Environ()) {
 				log.Warn("ignoring an environment variable that is not a setting of the agent", "name", name, "see", "fairlead agent --help")
 			}

@@ -178,6 +178,8 @@ func TestAgentConfiguration(t *testing.T) {
 	}
 	for args, want := range map[string]string{
 		"--grace soon": "--grace soon: ", "--addresses x": `--addresses x: "x" is not an address`, "--network-config {": "--network-config {: ",
+		"--store-etcd-endpoints=": "--store-etcd-endpoints is empty\nFor the store in a file, add --store-file FILE", "--store-kubernetes-kubeconfig=": "--store-kubernetes-kubeconfig is empty",
+		"--store-file /s --store-etcd-endpoints http://127.0.0.1:1": "--store-file /s: the configuration names another store",
 		"--log-level loud": "--log-level loud: want debug, info, warn or error", "--log-format xml": "--log-format xml: want text or json",
 	} {
 		if code, _, errs := call(map[string]string{"FAIRLEAD_LIB": t.TempDir()}, append([]string{"fairlead", "agent"}, strings.Fields(args)...)...); code != exitUsage || !strings.HasPrefix(errs, "fairlead: "+want) {
@@ -203,7 +205,7 @@ policy: {enabled: true}
 	a := &app{getenv: func(name string) string { return map[string]string{"FAIRLEAD_AGENT_LISTEN": "127.0.0.1:1"}[name] }}
 	f, c := &agentFlags{}, &cobra.Command{Use: "agent"}
 	f.add(c)
-	must(t, c.ParseFlags([]string{"--config", file, "--listen", "", "--grace=", "--addresses=", "--store-etcd-endpoints=", "--store-etcd-prefix=", "--network-config=", "--policy-enabled="}))
+	must(t, c.ParseFlags([]string{"--config", file, "--listen", "", "--grace=", "--addresses=", "--store-etcd-endpoints=", "--store-file=/store", "--store-etcd-prefix=", "--network-config=", "--policy-enabled="}))
 	got, err := a.agentConfig(f)
 	must(t, err)
 	f.path = write(t, t.TempDir(), "agent.yaml", "")
