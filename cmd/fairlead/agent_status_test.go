@@ -92,8 +92,11 @@ func TestStoreOfAgentUnknown(t *testing.T) {
 			t.Errorf("the default store exists (%v)", err)
 		}
 	}
-	if code, out, errs := h.fairlead("network", "list"); code != 0 {
-		t.Errorf("without an agent: exit code %d: %s%s", code, out, errs)
+	for _, line := range []string{"network list", "node list", "ipam show", "policy list", "map"} {
+		code, out, errs := h.fairlead(strings.Fields(line)...)
+		if code != 1 || !strings.Contains(errs, "there is no store on this host: no agent has run here\nName the store with --store-kubernetes-kubeconfig") {
+			t.Errorf("%s without an agent: exit code %d: %s%s", line, code, out, errs)
+		}
 	}
 	must(t, os.Mkdir(filepath.Join(dir, "run"), 0o755))
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: local.Open(dir, filepath.Join(dir, "run")).Socket()})

@@ -47,10 +47,12 @@ func (a *app) openStore(f *agentFlags, use storeUse) (store.Store, error) {
 func (a *app) openStoreOf(conf *config.Config, use storeUse) (store.Store, error) {
 	if conf.Store.IsFile() && use != createsStore {
 		_, err := os.Stat(conf.Store.File)
-		if errors.Is(err, os.ErrNotExist) && (use == previewsStore || conf.Store.File == config.DefaultStore(a.getenv)) {
-			return emptyStore{}, nil // no agent has run here yet
-		}
-		if errors.Is(err, os.ErrNotExist) {
+		switch missing := errors.Is(err, os.ErrNotExist); {
+		case missing && use == previewsStore:
+			return emptyStore{}, nil
+		case missing && conf.Store.File == config.DefaultStore(a.getenv):
+			return nil, fmt.Errorf("there is no store on this host: no agent has run here\n%s", nameStore)
+		case missing:
 			return nil, fmt.Errorf("there is no store in the file %s\n%s", conf.Store.File, nameStore)
 		}
 	}

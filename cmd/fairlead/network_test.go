@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/agent/store/storetest"
 )
 
@@ -136,7 +137,11 @@ func TestNetworkCreateFlags(t *testing.T) {
 func TestNoNetworks(t *testing.T) {
 	t.Parallel()
 	h := &ipamHost{t: t, dir: t.TempDir()}
-	code, out, errs := h.fairlead("network", "list")
+	empty := filepath.Join(t.TempDir(), "store")
+	s, err := store.File(empty)
+	must(t, err)
+	must(t, s.Close())
+	code, out, errs := h.fairlead("network", "list", "--store-file", empty)
 	if code != 0 || !strings.Contains(out, "fairlead network create default --subnet 10.244.0.0/16 --nat") {
 		t.Fatalf("exit code %d: %s%s", code, out, errs)
 	}
