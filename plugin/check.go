@@ -97,7 +97,11 @@ func differences(diffs []kernel.Difference) error {
 	for i, d := range diffs {
 		lines[i] = d.String()
 	}
-	return cni.Errorf(cni.CodeGeneric, "%d objects of the attachment differ from its configuration", len(diffs)).
+	what := fmt.Sprintf("%d objects of the attachment differ", len(diffs))
+	if len(diffs) == 1 {
+		what = "1 object of the attachment differs"
+	}
+	return cni.Errorf(cni.CodeGeneric, "%s from its configuration", what).
 		WithDetails(strings.Join(lines, "\n"))
 }
 

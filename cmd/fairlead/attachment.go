@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -136,7 +137,7 @@ func (s *session) add(ctx context.Context) error {
 			return nil
 		}
 	case attached:
-		return err
+		return fmt.Errorf("%w\nTo detach it: %s", err, s.command("del"))
 	case taken: // DEL would remove it
 		return fmt.Errorf("%w\nThe namespace had an interface %s before, so nothing was removed. For another name, type the same command with -i", err, s.rt.IfName)
 	}
@@ -145,6 +146,15 @@ func (s *session) add(ctx context.Context) error {
 		return err
 	}
 	return errors.Join(err, undo)
+}
+
+// command returns the command line of another command for the attachment.
+func (s *session) command(verb string) string {
+	line := "fairlead " + verb + " " + s.list.Name + " " + shownName(s.rt.ContainerID, s.rt.NetNS)
+	if s.rt.IfName != defaultIfName {
+		line += " -i " + s.rt.IfName
+	}
+	return line
 }
 
 // isAttached reports whether the attachment exists.
@@ -188,7 +198,11 @@ func (a *app) checkCommand() *cobra.Command {
 func (s *session) check(ctx context.Context) error {
 	began := time.Now()
 	if err := s.cni.CheckNetworkList(ctx, s.list, s.rt); err != nil {
-		return err
+		if s.known() {
+			return err
+		}
+		return cmp.Or(s.needNetns(), fmt.Errorf("%s has no interface %s on network %s\nType: fairlead list",
+			shownName(s.rt.ContainerID, s.rt.NetNS), s.rt.IfName, s.list.Name))
 	}
 	if s.list.DisableCheck {
 		return s.done("check", "not checked: the network's configuration has disableCheck", began)

@@ -58,5 +58,5 @@ func (a *app) checkRecord(rec *attach.Record) error {
 	if len(lines) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d objects of the attachment differ from its record\n%s", len(lines), strings.Join(lines, "\n"))
+	return fmt.Errorf("the attachment differs from its record: %s\n%s", count(len(lines), "object"), strings.Join(lines, "\n"))
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -67,7 +68,11 @@ func (a *app) doctor(ctx context.Context, container string, probe bool) error {
 	if a.structured() {
 		err = a.printData(d)
 	} else {
-		a.printDiagnosis(d)
+		names := map[string]string{}
+		for _, at := range facts.Attachments {
+			names[at.Container] = shownName(at.Container, at.Netns)
+		}
+		a.printDiagnosis(d, names)
 	}
 	if err == nil && len(d.Findings) > 0 {
 		return silentError{exitWrong}
@@ -75,12 +80,13 @@ func (a *app) doctor(ctx context.Context, container string, probe bool) error {
 	return err
 }
 
-func (a *app) printDiagnosis(d diagnosis) {
+// printDiagnosis prints a diagnosis with the containers' names, by their IDs.
+func (a *app) printDiagnosis(d diagnosis, names map[string]string) {
 	printed := ""
 	for _, f := range d.Findings {
 		where := "the host"
 		if f.Container != "" {
-			where = f.Network + " " + f.Container + " " + f.IfName
+			where = f.Network + " " + cmp.Or(names[f.Container], f.Container) + " " + f.IfName
 		}
 		if where != printed {
 			fmt.Fprintln(a.stdout, where+":")
@@ -92,6 +98,6 @@ func (a *app) printDiagnosis(d diagnosis) {
 		fmt.Fprintln(a.stderr, "fairlead: not examined:", u)
 	}
 	if len(d.Findings) == 0 {
-		fmt.Fprintf(a.stdout, "Nothing is wrong: examined %d attachments and the host.\n", d.Attachments)
+		fmt.Fprintf(a.stdout, "Nothing is wrong: examined %s and the host.\n", count(d.Attachments, "attachment"))
 	}
 }

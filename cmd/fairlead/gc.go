@@ -108,17 +108,22 @@ func (g *gcRun) one(s *session, ctx context.Context) error {
 	if err := s.cni.GCNetworkList(ctx, s.list, &libcni.GCArgs{ValidAttachments: valid, Listed: began}); err != nil {
 		return err
 	}
-	return s.done("gc", fmt.Sprintf("kept %d attachments and removed the rest", len(valid)), began)
+	return s.done("gc", fmt.Sprintf("kept %s and removed the rest", count(len(valid), "attachment")), began)
 }
 
 // previewGC prints the attachments of a network that gc would remove.
 func (s *session) previewGC(all, valid []cni.Attachment) error {
 	remove := slices.DeleteFunc(all, func(at cni.Attachment) bool { return slices.Contains(valid, at) })
+	netns := map[string]string{}
+	records, _ := s.records().List(s.list.Name) // for the names only
+	for _, r := range records {
+		netns[r.ContainerID] = r.Netns
+	}
 	var b strings.Builder
 	for _, at := range remove {
-		fmt.Fprintf(&b, "would remove %s %s %s\n", s.list.Name, at.ContainerID, at.IfName)
+		fmt.Fprintf(&b, "would remove %s %s %s\n", s.list.Name, shownName(at.ContainerID, netns[at.ContainerID]), at.IfName)
 	}
-	fmt.Fprintf(&b, "Would keep %d attachments. Objects that none of them owns would be removed, too.\n", len(valid))
+	fmt.Fprintf(&b, "Would keep %s, and remove all objects that no kept attachment owns.\n", count(len(valid), "attachment"))
 	return s.printDataOr(map[string]any{"keep": len(valid), "remove": append([]cni.Attachment{}, remove...), "dryRun": true}, b.String())
 }
 
@@ -191,7 +196,7 @@ func (a *app) collectAll(ctx context.Context, dry bool) error {
 func (a *app) printCollected(r *gc.Report) {
 	verb := would(r.DryRun, "remove", "removed")
 	for _, g := range r.Attachments {
-		fmt.Fprintf(a.stdout, "%s %s %s %s: %s\n", verb, g.Network, g.Container, g.IfName, g.Reason)
+		fmt.Fprintf(a.stdout, "%s %s %s %s: %s\n", verb, g.Network, shownName(g.Container, g.Netns), g.IfName, g.Reason)
 	}
 	for _, tag := range r.Leftovers {
 		fmt.Fprintf(a.stdout, "%s objects with the owner tag %q: there is no such attachment\n", verb, tag)

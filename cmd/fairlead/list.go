@@ -73,6 +73,14 @@ type selection struct {
 
 func (s *selection) flags(c *cobra.Command) {
 	c.Flags().StringVar(&s.network, "network", "", "Only attachments to this network, given by its name or file.")
+	c.PreRunE = func(c *cobra.Command, _ []string) error {
+		for _, name := range []string{"network", "container"} { // a variable of a script may be unset
+			if f := c.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
+				return &usageError{"--" + name + " is empty", "Type: " + c.CommandPath() + " --help"}
+			}
+		}
+		return nil
+	}
 	c.Flags().StringVar(&s.container, "container", "", "Only attachments of this container: the beginning of its ID, or the path or name of its namespace.")
 	_ = c.RegisterFlagCompletionFunc("network", func(c *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		return s.completeAttachment(c, nil, typed)
@@ -80,6 +88,18 @@ func (s *selection) flags(c *cobra.Command) {
 	_ = c.RegisterFlagCompletionFunc("container", func(c *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		return s.completeContainers(c, nil, typed)
 	})
+}
+
+// String describes the chosen attachments.
+func (s *selection) String() string {
+	text := ""
+	if s.container != "" {
+		text = " of a container " + s.container
+	}
+	if s.network != "" {
+		text += " to a network " + s.network
+	}
+	return text
 }
 
 // records returns the records of the chosen attachments.
@@ -149,6 +169,14 @@ func shownName(container, netns string) string {
 		return strings.TrimPrefix(netns, netnspath.Dir+"/")
 	}
 	return container
+}
+
+// count returns a number with its noun, such as "1 object" or "2 objects".
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 func ports(list []attach.Port) string {

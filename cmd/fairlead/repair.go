@@ -47,6 +47,9 @@ func (a *app) repair(ctx context.Context, s *selection, dry bool) error {
 	if err != nil {
 		return err
 	}
+	if len(records) == 0 && s.network+s.container != "" {
+		return fmt.Errorf("there is no attachment%s\nType: fairlead list", s)
+	}
 	var out []repair.Report
 	bad := false
 	runtime := a.runtime(a.pluginPath())
@@ -84,7 +87,7 @@ func (a *app) printRepaired(name string, r repair.Report, dry bool) {
 	case len(r.Restored)+len(r.Failed) == 0 && r.Error == "" && r.Lease == "":
 		fmt.Fprintln(a.stdout, who+"nothing to do")
 	case len(r.Restored) > 0:
-		fmt.Fprintf(a.stdout, "%s%s %d objects\n", who, verb, len(r.Restored))
+		fmt.Fprintf(a.stdout, "%s%s %s\n", who, verb, count(len(r.Restored), "object"))
 	default:
 		fmt.Fprintln(a.stdout, who+verb+" nothing")
 	}

@@ -272,6 +272,17 @@ func TestRepairHealthy(t *testing.T) {
 	if out := s.ok("repair"); strings.Count(out, "nothing to do") != 2 {
 		t.Errorf("of a healthy host:\n%s", out)
 	}
+	for args, want := range map[string]string{
+		"--container nobody":     "there is no attachment of a container nobody\nType: fairlead list",
+		"--network x":            "there is no attachment to a network x\n",
+		"--container= --json":    "--container is empty",
+		"--network=":             "--network is empty",
+		"--container= --dry-run": "--container is empty",
+	} {
+		if code, out, errs := s.fairlead(append([]string{"repair"}, strings.Fields(args)...)...); code != exitFailed && code != exitUsage || !strings.Contains(errs, want) || out != "" {
+			t.Errorf("%s: exit code %d: %s%s", args, code, out, errs)
+		}
+	}
 	if out := s.ok("repair", "--json", "--network", "n", "--container", "web"); strings.Count(out, `"restored": []`) != 1 {
 		t.Errorf("of one container:\n%s", out)
 	}
