@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead/fairlead/libcni"
 	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/plugins"
+	"github.com/fairlead/fairlead/plugins/chain"
 	"github.com/fairlead/fairlead/plugins/delegate"
 	"github.com/fairlead/fairlead/skel"
 )
@@ -37,6 +38,10 @@ type Plan struct {
 	Netns      string   `json:"netns"`
 	Plugins    []Plugin `json:"plugins"`
 	Addresses  []string `json:"addresses"`
+	// AddressesUnknown reports that ADD may assign addresses that cannot be predicted.
+	AddressesUnknown bool `json:"addressesUnknown,omitempty"`
+	// Attached reports that the attachment exists, so that ADD would fail. The caller of New sets it.
+	Attached bool `json:"attached,omitempty"`
 
 	result  *cni.Result // after the last plugin
 	objects kernel.Objects
@@ -87,6 +92,7 @@ func (r *Request) plugin(ctx context.Context, p *Plan, conf *libcni.NetworkConfi
 	m := Plugin{Type: conf.Network.Type, Host: []Object{}, Container: []Object{}}
 	skip := func(format string, args ...any) (Plugin, error) {
 		m.Skipped, m.Notes = true, append(m.Notes, fmt.Sprintf(format, args...))
+		p.AddressesUnknown = p.AddressesUnknown || p.result == nil
 		return m, nil
 	}
 	path, err := invoke.FindInPath(m.Type, r.Path)
@@ -101,6 +107,11 @@ func (r *Request) plugin(ctx context.Context, p *Plan, conf *libcni.NetworkConfi
 	switch {
 	case err != nil && ours == nil:
 		return skip("not a plugin of Fairlead")
+	case ours == nil && m.Type == chain.PolicyType:
+		m.Notes = append(m.Notes, "waits for network policy; creates no objects")
+		return m, nil
+	case ours == nil && builtin.IsOurs(path):
+		return skip("%s decides at ADD what to create, so plan cannot predict its objects", m.Type)
 	case ours == nil || err == nil && !builtin.IsOurs(path):
 		return skip("%s is not a plugin of Fairlead, so it cannot be planned", path)
 	case ours.Chained && p.result == nil:
@@ -119,6 +130,7 @@ func (r *Request) plugin(ctx context.Context, p *Plan, conf *libcni.NetworkConfi
 		return m, err
 	}
 	m.add(got, p.objects)
+	p.AddressesUnknown = p.AddressesUnknown || got.UnknownIPAM != ""
 	p.result, p.objects = got.Result, append(p.objects, got.Objects...)
 	return m, nil
 }

@@ -1,19 +1,25 @@
 package main
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/internal/netconf"
 	"github.com/fairlead/fairlead/internal/netnspath"
 	"github.com/fairlead/fairlead/plan"
+	"github.com/fairlead/fairlead/validate"
 )
 
 const planLong = `Plan prints, for each plugin of the network, the kernel objects that add would create, one
 a line, in the syntax of ip, bridge, nft and sysctl. It changes nothing: it reserves no address
 and writes no file. Several attachments share an object with a *: del leaves it in place.
-NETWORK may be a file. A plugin that is not part of Fairlead is listed and skipped.
+NETWORK may be a file. A plugin that is not part of Fairlead is listed and skipped, and so is one
+that decides at ADD what to create, such as flannel.
 
 An address of fairlead-ipam is the next one of the blocks on this host's disk. For an address that
 the cluster assigns (whereabouts, or "assign: cluster"), plan asks the agent, which
@@ -40,18 +46,43 @@ func (a *app) planCommand() *cobra.Command {
 			return err
 		}
 		p, err := plan.New(c.Context(), plan.Request{List: s.list, Runtime: s.rt, Path: s.cni.Path, Args: s.getenv("CNI_ARGS")})
+		if _, invalid := errors.AsType[*cni.ConfigError](err); invalid {
+			return cmp.Or(a.problems(args[0]), err)
+		}
 		if err != nil {
 			return err
 		}
-		return a.printDataOr(p, planText(p))
+		p.Attached = s.isAttached()
+		text := planText(p)
+		if p.Attached {
+			text += fmt.Sprintf("\nadd would fail: the container is attached already. To detach it: %s\n", s.command("del"))
+		}
+		return a.printDataOr(p, text)
 	}
 	return c
 }
 
+// problems returns what validate reports about the file of a network: plan sees each plugin's configuration without its file.
+func (a *app) problems(network string) error {
+	files := []string{network}
+	if !netconf.IsFile(network) {
+		files, _ = netconf.Files([]string{a.confDir()}) // session has read the directory
+	}
+	for _, file := range files {
+		if list, err := netconf.LoadFile(file); err == nil && (list.Name == network || file == network) {
+			return validate.Problems(file, a.pluginPath())
+		}
+	}
+	return nil
+}
+
 func planText(p *plan.Plan) string {
 	addresses := "no address"
-	if len(p.Addresses) > 0 {
+	switch {
+	case len(p.Addresses) > 0:
 		addresses = join(p.Addresses)
+	case p.AddressesUnknown:
+		addresses = "an address that is not known before an ADD"
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s (cniVersion %s): %s in %s would get %s.\n", p.Network, p.CNIVersion, p.IfName, p.Netns, addresses)
