@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 
 	"github.com/fairlead/fairlead/cni"
@@ -63,7 +62,7 @@ func (m *Manager) planMore(ctx context.Context, n *note, network Network) (*part
 		}
 	}
 	if taken(network.IfName) {
-		return nil, fmt.Errorf("pod %s has an interface %s: %w", n.ID, network.IfName, fs.ErrExist)
+		return nil, fmt.Errorf("pod %s has an interface %s: choose another name", n.ID, network.IfName)
 	}
 	with := n.Pod
 	with.Networks = []Network{network}

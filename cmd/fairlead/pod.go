@@ -140,7 +140,7 @@ func (a *app) eachPod(ids []string, message string, do func(id string) error) er
 		err := do(id)
 		if err == nil {
 			err = a.donePod(id, message)
-		} else if len(ids) > 1 {
+		} else if len(ids) > 1 && !strings.HasPrefix(err.Error(), "pod "+id) {
 			err = fmt.Errorf("pod %s: %w", id, err)
 		}
 		errs = append(errs, err)

@@ -40,7 +40,12 @@ func (a *app) podGC(f *podFlags) *cobra.Command {
 			return a.existingContainers(pods)
 		}
 		if !dry {
-			return errors.Join(m.GCWith(ctx, valid), unreadable)
+			before, _ := m.List() // GC reports a note that cannot be read
+			err := m.GCWith(ctx, valid)
+			if err == nil && a.structured() {
+				err = a.printCollectedPods(m, before)
+			}
+			return errors.Join(err, unreadable)
 		}
 		ids, err := valid()
 		if err != nil {
@@ -62,6 +67,21 @@ func checkKept(keep []string, pods []*podnet.PodStatus) error {
 	return nil
 }
 
+// printCollectedPods prints which of the pods from before a gc it has torn down.
+func (a *app) printCollectedPods(m *podnet.Manager, before []*podnet.PodStatus) error {
+	now, _ := m.List()
+	keep, remove := []string{}, []string{}
+	for _, p := range now {
+		keep = append(keep, p.ID)
+	}
+	for _, p := range before {
+		if !slices.Contains(keep, p.ID) {
+			remove = append(remove, p.ID)
+		}
+	}
+	return a.printData(map[string]any{"keep": keep, "remove": remove, "dryRun": false})
+}
+
 // previewPodGC prints the pods that gc would tear down.
 func (a *app) previewPodGC(m *podnet.Manager, keep []string) error {
 	pods, unreadable := m.List()
@@ -72,7 +92,7 @@ func (a *app) previewPodGC(m *podnet.Manager, keep []string) error {
 			text += "would tear down " + p.ID + ": " + p.State + "\n"
 		}
 	}
-	text += fmt.Sprintf("Would keep %d containers. Objects that none of them owns would be removed, too.\n", len(keep))
+	text += fmt.Sprintf("Would keep %s, and remove all objects that no kept container owns.\n", count(len(keep), "container"))
 	err := a.printDataOr(map[string]any{"keep": append([]string{}, keep...), "remove": remove, "dryRun": true}, text)
 	return errors.Join(err, unreadable)
 }

@@ -12,6 +12,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/fairlead/fairlead/podnet"
 )
 
 // TestTracesReachACollector cannot be parallel: the exporter reads OpenTelemetry's variables itself.
@@ -58,5 +60,16 @@ func TestTracesReachACollector(t *testing.T) {
 	}
 	if err != nil || path != "/own" {
 		t.Errorf("the endpoint for traces: %v at %s", err, path)
+	}
+}
+
+// TestWatchedNode verifies that "pod watch", which asks no plugin, does not say whether the node is ready.
+func TestWatchedNode(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	a := &app{stdout: &out, format: formatJSON}
+	must(t, a.printNodeLine(podnet.NodeStatus{}))
+	if strings.Contains(out.String(), "ready") {
+		t.Error(out.String())
 	}
 }

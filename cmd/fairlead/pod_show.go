@@ -122,7 +122,7 @@ func (a *app) podStatus(f *podFlags) *cobra.Command {
 
 // shownNode is a NodeStatus in its JSON form.
 type shownNode struct {
-	Ready    bool                       `json:"ready"`
+	Ready    *bool                      `json:"ready,omitempty"` // nil: no plugin was asked
 	Default  string                     `json:"defaultNetwork,omitempty"`
 	Reason   string                     `json:"reason,omitempty"`
 	Networks []podnet.ConfiguredNetwork `json:"networks"`
@@ -136,7 +136,7 @@ type shownProblem struct {
 }
 
 func describeNode(s podnet.NodeStatus) shownNode {
-	out := shownNode{s.Ready, s.Default, "", s.Networks, []shownProblem{}}
+	out := shownNode{&s.Ready, s.Default, "", s.Networks, []shownProblem{}}
 	if s.Err != nil {
 		out.Reason = s.Err.Error()
 	}
@@ -213,5 +213,7 @@ func (a *app) printNodeLine(s podnet.NodeStatus) error {
 	if !a.structured() {
 		return a.printNode(s)
 	}
-	return a.printLine(describeNode(s))
+	n := describeNode(s)
+	n.Ready = nil
+	return a.printLine(n)
 }
