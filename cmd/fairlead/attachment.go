@@ -40,6 +40,9 @@ func (a *app) session(network, netns, ifName string) (*session, error) {
 	}
 	if ifName != "" {
 		s.ifName = ifName
+		if err := cni.ValidateInterfaceName(ifName); err != nil {
+			return nil, &usageError{"--ifname " + ifName + ": " + err.Error(), "Type: fairlead help add"}
+		}
 	}
 	return &session{a, a.runtime(s.path), list, s.runtimeConf(netns)}, nil
 }

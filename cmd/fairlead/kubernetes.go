@@ -88,7 +88,10 @@ func (f *kubernetesFlags) manifest() (o kubernetes.Options, err error) {
 	for _, text := range f.set {
 		v, err := kubernetes.Set(text)
 		if err != nil {
-			return o, fmt.Errorf("--set %w", err)
+			if err = fmt.Errorf("--set %w", err); exitCode(err) != exitInvalid {
+				err = &usageError{err.Error(), "Type: fairlead kubernetes manifest --help"}
+			}
+			return o, err
 		}
 		o.Values.Merge(v)
 	}
@@ -134,6 +137,9 @@ func (a *app) kubernetesManifest() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := f.check(c); err != nil {
 				return err
+			}
+			if a.format == formatJSON {
+				return &usageError{"the manifest is YAML with comments: it has no JSON form", "Type the command without --json and -o json"}
 			}
 			o, err := f.manifest()
 			if err != nil {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/fairlead/fairlead/internal/builtin"
@@ -47,6 +48,9 @@ func run(ctx context.Context, a *app, argv []string) int {
 	}
 	if ctx.Err() != nil {
 		err = errors.Join(errInterrupted, err)
+	}
+	if slices.Contains(argv, "--json") { // also after an argument that is not valid
+		a.format = formatJSON
 	}
 	a.report(err)
 	return exitCode(err)

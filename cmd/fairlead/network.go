@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -224,7 +225,27 @@ func (n *networkFlags) complete(name string) error {
 		}
 		n.Backends = append(n.Backends, b)
 	}
+	if e, ok := errors.AsType[*cluster.FieldError](n.Validate()); ok {
+		return &usageError{strings.TrimSpace(flagOf(e.Field) + " " + e.Problem.Error()), "Type: fairlead network create --help"}
+	}
 	return nil
+}
+
+// flagOf returns the flag of "network create" for a field of the network's document.
+func flagOf(field string) string {
+	list, rest, _ := strings.Cut(field, "[")
+	switch {
+	case strings.HasSuffix(rest, ".block"):
+		return "--block-size"
+	case strings.Contains(rest, "exclude"):
+		return "--exclude"
+	case field == "":
+		return ""
+	}
+	if list == "subnets" || list == "backends" || list == "peers" {
+		list = strings.TrimSuffix(list, "s")
+	}
+	return "--" + list
 }
 
 // parseBackend reads TYPE[,KEY=VALUE...] with the parser of the configuration file.

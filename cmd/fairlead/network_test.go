@@ -124,6 +124,11 @@ func TestNetworkCreateFlags(t *testing.T) {
 	}
 	want(1, "network blue exists\nTo change it, type: fairlead network apply -f FILE", all...)
 	red := []string{"red", "--isolated", "--subnet", "10.8.0.0/16"}
+	want(2, "--subnet is 10.9.1.0/16: want its first address", "x", "--subnet", "10.9.1.0/16")
+	want(2, "--block-size is 8: want", append(red, "--block-size", "8")...)
+	want(2, "--mtu is 10: want", append(red, "--mtu", "10")...)
+	want(2, "--vni is 99999999: want", append(red, "--vni", "99999999")...)
+	want(2, `the name is "Red x": want`, "Red x", "--subnet", "10.9.0.0/16")
 	want(2, "--mtu abc: want a whole number\n", append(red, "--mtu", "abc")...)
 	want(2, "--exclude 10.9.0.1: it is in no --subnet", append(red, "--exclude", "10.9.0.1")...)
 	want(2, "--block-size 120: no subnet of that family", append(red, "--block-size", "120")...)
