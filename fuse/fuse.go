@@ -98,8 +98,11 @@ func Replace(file string, data []byte) error {
 		target = file // it does not exist yet
 	}
 	tmp, err := os.CreateTemp(filepath.Dir(target), ".fuse-*")
+	if e, ok := errors.AsType[*os.PathError](err); ok {
+		err = e.Err // without the name of the temporary file
+	}
 	if err != nil {
-		return err
+		return fmt.Errorf("write %s: %w", file, err)
 	}
 	defer os.Remove(tmp.Name()) // fails after the rename, which is fine
 	_, err = tmp.Write(data)

@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/fairlead/fairlead/internal/filelock"
 )
@@ -76,6 +77,9 @@ func Open(dir string) (*Place, error) {
 func (p *Place) read() error {
 	p.manifest = nil
 	raw, err := os.ReadFile(p.state("manifest.json"))
+	if errors.Is(err, syscall.ENOTDIR) {
+		return fmt.Errorf("%s is not a directory", p.dir)
+	}
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}

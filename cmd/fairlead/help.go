@@ -16,10 +16,10 @@ const usageTemplate = `Usage:
   {{if .Runnable}}{{.UseLine}}{{else}}{{.CommandPath}} COMMAND{{end}}{{if .HasAvailableSubCommands}}{{$cmds := .Commands}}{{range $group := .Groups}}
 
 {{.Title}}{{range $cmds}}{{if (and (eq .GroupID $group.ID) .IsAvailableCommand)}}
-  {{rpad .Name 12}} {{.Short}}{{end}}{{end}}{{end}}{{if not .AllChildCommandsHaveGroup}}
+  {{rpad .Name 14}} {{.Short}}{{end}}{{end}}{{end}}{{if not .AllChildCommandsHaveGroup}}
 
 Commands:{{range $cmds}}{{if (and (eq .GroupID "") .IsAvailableCommand)}}
-  {{rpad .Name 12}} {{.Short}}{{end}}{{end}}{{end}}{{end}}{{if .HasExample}}
+  {{rpad .Name 14}} {{.Short}}{{end}}{{end}}{{end}}{{end}}{{if .HasExample}}
 
 Examples:
 {{.Example}}{{end}}{{if .HasAvailableLocalFlags}}
@@ -31,7 +31,7 @@ Global flags:
 {{.InheritedFlags.FlagUsagesWrapped 100 | trimTrailingWhitespaces}}{{end}}{{if .HasHelpSubCommands}}
 
 Help topics:{{range .Commands}}{{if .IsAdditionalHelpTopicCommand}}
-  {{rpad .Name 12}} {{.Short}}{{end}}{{end}}{{end}}{{if .HasAvailableSubCommands}}
+  {{rpad .Name 14}} {{.Short}}{{end}}{{end}}{{end}}{{if .HasAvailableSubCommands}}
 
 Type "{{if .HasParent}}{{.CommandPath}} COMMAND --help{{else}}{{.CommandPath}} help COMMAND{{end}}" for details and examples.{{end}}
 `
@@ -101,6 +101,11 @@ func completeCompletion(root *cobra.Command) {
 			return &usageError{"completion needs the name of a shell", "Want " + oneOf(shells) + "."}
 		}
 		for _, s := range c.Commands() {
+			if s.Name() == "powershell" { // Fairlead runs on Linux only
+				c.RemoveCommand(s)
+				continue
+			}
+			s.Args = want(0, 0)
 			s.Flags().VisitAll(sentence)
 		}
 	}

@@ -113,12 +113,15 @@ func TestFlagsAreDescribed(t *testing.T) {
 func TestCompletionNeedsShell(t *testing.T) {
 	t.Parallel()
 	code, out, errs := call(nil, "fairlead", "completion")
-	if code != exitUsage || !strings.Contains(out, "\n  bash ") || !strings.Contains(errs, "Want bash, fish, powershell or zsh.") {
+	if code != exitUsage || !strings.Contains(out, "\n  bash ") || !strings.Contains(errs, "Want bash, fish or zsh.") {
 		t.Errorf("exit code %d: %s%s", code, out, errs)
 	}
 	code, out, errs = call(nil, "fairlead", "completion", "nosuch")
 	if code != exitUsage || out != "" || !strings.Contains(errs, `there is no completion script for "nosuch"`) {
 		t.Errorf("exit code %d: %s%s", code, out, errs)
+	}
+	if code, _, errs := call(nil, "fairlead", "completion", "bash", "extra"); code != exitUsage || !strings.Contains(errs, `too many arguments, from "extra" on`) {
+		t.Errorf("exit code %d: %s", code, errs)
 	}
 	if code, out, errs := call(nil, "fairlead", "completion", "bash"); code != 0 || !strings.Contains(out, "__start_fairlead") || errs != "" {
 		t.Errorf("exit code %d: %s", code, errs)
