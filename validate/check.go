@@ -200,7 +200,11 @@ func (c *checker) findable(at, key string) {
 		return
 	}
 	if _, err := invoke.FindInPath(kind, c.pluginDirs); errors.Is(err, os.ErrNotExist) {
-		c.warn(key, "there is no such plugin on CNI_PATH ("+strings.Join(c.pluginDirs, ", ")+")")
+		problem := "runtimes do not find this plugin: it is not in " + strings.Join(c.pluginDirs, ", ")
+		if builtin.Programs()[kind] != "" {
+			problem += "; type: fairlead install"
+		}
+		c.warn(key, problem)
 	}
 }
 

@@ -140,6 +140,8 @@ func (a *app) clusterConfig(f *agentFlags) (*config.Config, error) {
 		if _, e := os.Stat(conf.Store.File); e != nil {
 			return nil, fmt.Errorf("find the store of this host's agent: %w\n%s", err, nameStore)
 		}
+	case errors.Is(err, os.ErrPermission):
+		return nil, fmt.Errorf("find the store of this host's agent: %w", err)
 	case !errors.Is(err, os.ErrNotExist):
 		return nil, fmt.Errorf("find the store of this host's agent: %w\n%s", err, nameStore)
 	}

@@ -42,6 +42,8 @@ func (a *app) completePlugins(_ *cobra.Command, args []string, _ string) ([]stri
 			names[n] = true
 		}
 	}
+	delete(names, "fairlead") // programs next to the plugins
+	delete(names, "fairlead-cni")
 	return slices.Sorted(maps.Keys(names)), noFiles
 }
 
@@ -71,12 +73,13 @@ func (a *app) completeContainers(_ *cobra.Command, args []string, _ string) (nam
 	for _, r := range records {
 		names = append(names, shownName(r.ContainerID, r.Netns))
 	}
-	return names, noFiles
+	slices.Sort(names)
+	return slices.Compact(names), noFiles
 }
 
-// completePods completes pods that are set up.
-func (a *app) completePods(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	return a.podIDs(), noFiles
+// completePods completes pods that are set up and not among the arguments.
+func (a *app) completePods(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return slices.DeleteFunc(a.podIDs(), func(id string) bool { return slices.Contains(args, id) }), noFiles
 }
 
 // podIDs returns the IDs of the pods that have a note.

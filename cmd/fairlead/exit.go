@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
+	"syscall"
 
 	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/cni"
@@ -51,10 +54,23 @@ func (e unavailableError) Unwrap() error { return e.error }
 
 // unavailable gives an answer to "would an ADD work" the exit code 50, unless it has a code of its own.
 func unavailable(err error) error {
-	if err == nil || exitCode(err) != exitFailed {
+	if err == nil || exitCode(err) != exitFailed || os.Geteuid() != 0 && isPermission(err) {
 		return err
 	}
 	return unavailableError{err}
+}
+
+// isPermission reports whether an error may be due to missing permissions. A plugin's error has only its text.
+func isPermission(err error) bool {
+	return errors.Is(err, os.ErrPermission) || strings.Contains(err.Error(), syscall.EACCES.Error()) || strings.Contains(err.Error(), syscall.EPERM.Error())
+}
+
+// adviseRoot adds what to do to an error of a user who is not root, unless the error says so.
+func adviseRoot(err error, uid int) error {
+	if uid == 0 || !isPermission(err) || strings.Contains(err.Error(), "sudo") {
+		return err
+	}
+	return fmt.Errorf("%w\nThis needs root: run the same command with sudo", err)
 }
 
 func exitCode(err error) int {

@@ -120,7 +120,7 @@ func (i *installation) run(ctx context.Context) error {
 	}
 	out := installed{DryRun: i.dry, Attachments: []migrate.Attachment{}}
 	if out.Files, err = place.Install(files, i.dry); err != nil {
-		return errors.Join(i.printDone(out), needRoot(err))
+		return errors.Join(i.printDone(out), err)
 	}
 	if !i.noMigrate {
 		found, err := i.findAttachments()
@@ -232,13 +232,6 @@ func (i *installation) networkFile() (install.File, error) {
 	return network.File(dir, o)
 }
 
-func needRoot(err error) error {
-	if errors.Is(err, os.ErrPermission) {
-		return fmt.Errorf("%w\nOnly root can change this directory: run the same command with sudo", err)
-	}
-	return err
-}
-
 func (i *installation) undo() error {
 	dir, err := filepath.Abs(i.binDir)
 	if err != nil {
@@ -253,12 +246,12 @@ func (i *installation) undo() error {
 	}
 	inUse, err := i.usedNetworks(place)
 	if err != nil {
-		return needRoot(err)
+		return err
 	}
 	done, err := place.UninstallExcept(inUse, i.dry)
 	out := installed{Files: done, DryRun: i.dry, Attachments: []migrate.Attachment{}}
 	if err != nil {
-		return errors.Join(i.printDone(out), needRoot(err))
+		return errors.Join(i.printDone(out), err)
 	}
 	defer i.warnStranded(done)
 	return i.print(out, migration{})

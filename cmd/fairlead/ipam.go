@@ -91,6 +91,10 @@ func (a *app) printIPAM(v *admin.IPAM) error {
 	if a.structured() {
 		return a.printData(v)
 	}
+	if len(v.Subnets) == 0 {
+		_, err := fmt.Fprintln(a.stdout, "No networks. To see how to create one, type: fairlead network list")
+		return err
+	}
 	subnets := table{{"NETWORK", "SUBNET", "POOL", "ASSIGNED", "BLOCKS"}}
 	for _, x := range v.Subnets {
 		use := ""

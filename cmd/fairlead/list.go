@@ -110,7 +110,7 @@ func (s *selection) records(dir *attach.Dir) (out []*attach.Record, err error) {
 	}
 	records, err := dir.List(network)
 	if err != nil {
-		return nil, fmt.Errorf("%w\nOnly root can read the records of attachments: use sudo", err)
+		return nil, err
 	}
 	for _, r := range records {
 		if isContainer(r, s.container) {

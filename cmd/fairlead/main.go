@@ -49,6 +49,7 @@ func run(ctx context.Context, a *app, argv []string) int {
 	if ctx.Err() != nil {
 		err = errors.Join(errInterrupted, err)
 	}
+	err = adviseRoot(err, os.Geteuid())
 	if slices.Contains(argv, "--json") { // also after an argument that is not valid
 		a.format = formatJSON
 	}

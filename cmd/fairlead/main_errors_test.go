@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/fairlead/fairlead/cni"
@@ -39,7 +40,7 @@ func TestErrors(t *testing.T) {
 		{"fairlead add one /nowhere", nil, 1, "there is no network namespace /nowhere\nCreate one: ip netns add NAME\n"},
 		{"fairlead del one /nowhere", nil, 1, "file does not exist\nSet CNI_PATH to the directories of your plugins\n"},
 		{"fairlead del one /nowhere", map[string]string{"CNI_ARGS": "x"}, 1, `"x"`},
-		{"fairlead del one /nowhere -i a/b", nil, 1, "a/b"},
+		{"fairlead del one /nowhere -i a/b", nil, 2, "a/b"},
 		{"fairlead version nope", nil, 1, `failed to find plugin "nope"`},
 		{"fairlead version ../x", nil, 1, "without a path"},
 		{"fairlead plan one /nowhere", nil, 1, "there is no network namespace /nowhere\nCreate one: ip netns add NAME\n"},
@@ -131,6 +132,28 @@ func TestExitCodes(t *testing.T) {
 		}
 		if !strings.Contains(exitHelp, fmt.Sprintf("  %-4d ", c.code)) && c.code != 7 {
 			t.Errorf("help does not explain exit code %d", c.code)
+		}
+	}
+}
+
+// TestRootAdvice verifies that a user without the permission is told to use sudo, once.
+func TestRootAdvice(t *testing.T) {
+	t.Parallel()
+	denied := &os.PathError{Op: "open", Path: "/run/fairlead/attach", Err: syscall.EACCES}
+	for _, c := range []struct {
+		err  error
+		uid  int
+		want bool
+	}{
+		{denied, 1000, true},
+		{fmt.Errorf("wrapped: %w", denied), 1000, true},
+		{cni.Errorf(cni.CodeGeneric, "create a veth pair: operation not permitted"), 1000, true},
+		{denied, 0, false},
+		{errors.New("no such file"), 1000, false},
+		{fmt.Errorf("%w\nThis needs root: run the same command with \"sudo -E\"", denied), 1000, false},
+	} {
+		if got := adviseRoot(c.err, c.uid); (got.Error() != c.err.Error()) != c.want || c.want && !strings.Contains(got.Error(), "needs root") {
+			t.Errorf("user %d: %v", c.uid, got)
 		}
 	}
 }

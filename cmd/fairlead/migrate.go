@@ -119,7 +119,7 @@ func (a *app) printMigration(m migration) error {
 }
 
 func listText(b *strings.Builder, l migrate.List) {
-	fmt.Fprintf(b, "%s: network %s\n", l.File, l.Network)
+	fmt.Fprintln(b, strings.TrimSuffix(l.File+": network "+l.Network, ": network "))
 	for _, f := range l.Problems {
 		fmt.Fprintf(b, "  rejected: %v\n", f.Error(l.File))
 	}

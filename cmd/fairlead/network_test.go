@@ -150,6 +150,9 @@ func TestNoNetworks(t *testing.T) {
 	if code != 0 || !strings.Contains(out, "fairlead network create default --subnet 10.244.0.0/16 --nat") {
 		t.Fatalf("exit code %d: %s%s", code, out, errs)
 	}
+	if code, out, errs := h.fairlead("ipam", "show", "--store-file", empty); code != 0 || !strings.HasPrefix(out, "No networks.") {
+		t.Errorf("ipam show: exit code %d: %s%s", code, out, errs)
+	}
 	code, out, errs = h.fairlead("network", "create", "default", "--subnet", "10.244.0.0/16", "--nat", "--dry-run")
 	if files, err := os.ReadDir(h.dir); code != 0 || out != "would create default\n" || err != nil || len(files) > 0 {
 		t.Errorf("--dry-run: exit code %d, created %v: %s%s", code, files, out, errs)

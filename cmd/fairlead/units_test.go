@@ -155,7 +155,7 @@ func TestListNeedsRoot(t *testing.T) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	must(t, os.Chmod(filepath.Dir(dir), 0o755)) // the parent of the test's own directory
 	out, err := cmd.CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "permission denied\nOnly root can read the records of attachments: use sudo") {
+	if err == nil || !strings.Contains(string(out), "permission denied\nThis needs root: run the same command with sudo") {
 		t.Errorf("%v: %s", err, out)
 	}
 }

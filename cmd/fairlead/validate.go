@@ -33,7 +33,7 @@ func (a *app) validateCommand() *cobra.Command {
 			}
 			files, err := netconf.Files(args)
 			if err != nil {
-				return err
+				return a.explain(err, a.confDir())
 			}
 			all = append(all, validate.Files(files, a.runtimePluginPath())...)
 			err = a.printDataOr(all, validate.Text(all))

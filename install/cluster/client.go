@@ -62,7 +62,7 @@ func Connect(a Access) (*Client, error) {
 		return nil, fmt.Errorf("read the kubeconfig %s: %w", source, err)
 	}
 	name := cmp.Or(a.Context, raw.CurrentContext)
-	contexts := strings.Join(slices.Sorted(maps.Keys(raw.Contexts)), ", ")
+	contexts := cmp.Or(strings.Join(slices.Sorted(maps.Keys(raw.Contexts)), ", "), "none")
 	switch of := raw.Contexts[name]; {
 	case name == "":
 		return nil, fmt.Errorf("the kubeconfig %s has no current context\nName one with --context; there are: %s", source, contexts)

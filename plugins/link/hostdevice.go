@@ -213,7 +213,11 @@ func (c *hostDevice) errNoDevice(a *plugin.Attachment) error {
 			names = append(names, l.Name)
 		}
 	}
-	return fmt.Errorf("%w (the host has %s)", cni.Invalid(c.Raw, "device", "no such device on the host"), strings.Join(names, ", "))
+	err = cni.Invalid(c.Raw, "device", "no such device on the host")
+	if len(names) > 0 {
+		err = fmt.Errorf("%w (the host has %s)", err, strings.Join(names, ", "))
+	}
+	return err
 }
 
 func (c *hostDevice) byHWAddr(a *plugin.Attachment) (*kernel.LinkInfo, error) {
