@@ -40,8 +40,13 @@ const environmentHelp = `  NETCONFPATH   directory of network configurations; de
   CNI_ARGS      arguments for the plugins: KEY=VALUE;KEY=VALUE
   CAP_ARGS      capability arguments, JSON: {"portMappings": [{"hostPort": 8080,
                 "containerPort": 80, "protocol": "tcp"}]}
+  KUBECONFIG    kubeconfig files, separated by colons; default ~/.kube/config
+  NO_COLOR      if set, demo prints no colors
+  FAIRLEAD_AGENT_KEY  settings of the agent; see fairlead agent --help
   OTEL_EXPORTER_OTLP_ENDPOINT  destination of the traces of "fairlead pod", OTLP over
-                HTTP, such as http://127.0.0.1:4318; default: no traces
+                HTTP, such as http://127.0.0.1:4318; default: no traces. The other
+                OTEL_EXPORTER_OTLP_ variables have OpenTelemetry's meaning
+  TRACEPARENT   parent span of the traces of "fairlead pod"
   FAIRLEAD_RUN  directory of runtime state; default /run/fairlead
   FAIRLEAD_LIB  directory of results and addresses; default /var/lib/cni`
 

@@ -14,7 +14,7 @@ import (
 const dhcpLong = `Dhcp-daemon keeps the DHCP leases of containers whose network has "ipam": {"type": "dhcp"}. It
 obtains leases, renews them, and releases them on del. It listens on a socket, which systemd may pass to
 it (see contrib/systemd), and runs until it is stopped. Leases outlast it: the next daemon takes
-them over. "dhcp daemon", by the name of the plugin, is the same command with the same flags.
+them over. The plugin's own form, "/opt/cni/bin/dhcp daemon", is the same command with the same flags.
 docs/plugins/dhcp.md has the details.`
 
 const dhcpExample = `  fairlead dhcp-daemon                           # listen on /run/cni/dhcp.sock

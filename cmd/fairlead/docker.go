@@ -15,8 +15,8 @@ import (
 const dockerLong = `Docker-plugin is a network driver and an IPAM driver for Docker. Docker's containers then
 join Fairlead's networks: bridge, macvlan, ipvlan, vlan, Open vSwitch, and networks of the cluster, which
 they share with pods. It listens on a socket, which systemd may pass to it (see contrib/systemd), and runs
-until it is stopped. Containers keep their networks while it does not run. The name of the socket is the
-name of the driver. docs/docker.md has the details.`
+until it is stopped. Containers keep their networks while it does not run. The file name of the
+socket, without .sock, is the name of the driver. docs/docker.md has the details.`
 
 const dockerExample = `  fairlead docker-plugin
   docker network create -d fairlead --ipam-driver fairlead --subnet 10.20.0.0/24 web
@@ -44,7 +44,7 @@ func (a *app) dockerCommand() *cobra.Command {
 	f.StringVar(&o.Socket, "socket", docker.DefaultSocket, "Socket to listen on. Its name without .sock is the driver's name.")
 	f.StringVar(&o.Docker, "docker", "/run/docker.sock", "Socket of Docker's API, to find objects that Docker has forgotten. Empty: do not search for them.")
 	durationVar(f, &o.Interval, "interval", 30*time.Second, "Time between two comparisons with Docker.")
-	durationVar(f, &o.Grace, "grace", 5*time.Minute, "Time after which an object is removed that Docker does not know.")
+	durationVar(f, &o.Grace, "grace", 5*time.Minute, "Remove an object that Docker does not know after this time.")
 	f.StringVar(&sysctlDir, "sysctl-dir", "/proc/sys", "Directory of the kernel's settings. A plugin that Docker manages mounts the writable settings elsewhere.")
 	return c
 }

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/internal/builtin"
 	"github.com/fairlead/fairlead/skel"
 )
@@ -39,7 +40,10 @@ func run(ctx context.Context, a *app, argv []string) int {
 	a.stdout = out
 	root := a.root()
 	root.SetArgs(argv[1:])
-	err := root.ExecuteContext(ctx)
+	err := a.checkDirectories()
+	if err == nil {
+		err = root.ExecuteContext(ctx)
+	}
 	if _, silent := errors.AsType[silentError](err); (err == nil || silent) && out.failed() != nil {
 		err = out.failed() // nobody can read the report
 	}
@@ -55,6 +59,16 @@ func run(ctx context.Context, a *app, argv []string) int {
 	}
 	a.report(err)
 	return exitCode(err)
+}
+
+// checkDirectories rejects relative directories of state: the state would depend on the working directory.
+func (a *app) checkDirectories() error {
+	for _, name := range []string{attach.RootVariable, "FAIRLEAD_LIB"} {
+		if dir := a.getenv(name); dir != "" && !filepath.IsAbs(dir) {
+			return &usageError{name + "=" + dir + ": want an absolute path", "Type: fairlead help environment"}
+		}
+	}
+	return nil
 }
 
 // interruptible is a reader that stops waiting when the context ends. A read from a terminal has no other end.

@@ -136,6 +136,16 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
+// TestRelativeState verifies that the state cannot depend on the working directory.
+func TestRelativeState(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"FAIRLEAD_RUN", "FAIRLEAD_LIB"} {
+		if code, _, errs := call(map[string]string{name: "state"}, "fairlead", "list"); code != exitUsage || !strings.Contains(errs, name+"=state: want an absolute path") {
+			t.Errorf("%s: exit code %d: %s", name, code, errs)
+		}
+	}
+}
+
 // TestRootAdvice verifies that a user without the permission is told to use sudo, once.
 func TestRootAdvice(t *testing.T) {
 	t.Parallel()

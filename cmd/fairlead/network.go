@@ -150,8 +150,8 @@ func (a *app) networkCreate(f *agentFlags) *cobra.Command {
 		Use: "create NETWORK", Short: "create a network",
 		Long: "Create creates a network. A container joins an isolated network by the plugin fairlead-net,\n" +
 			"and any other network by ptp or bridge with ipam of type fairlead-ipam; see docs/networks.md.\n\n" +
-			"--backend is TYPE[,KEY=VALUE...]: a type of host-gw, vxlan, wireguard, ipip or bgp, and the\n" +
-			"keys of a backend in docs/backends.md. Backends are tried in their order for each pair of nodes.",
+			"--backend is TYPE[,KEY=VALUE...]. TYPE is host-gw, vxlan, wireguard, ipip or bgp; docs/backends.md\n" +
+			"lists the keys of each backend. Backends are tried in their order for each pair of nodes.",
 		Example: "  fairlead network create default --subnet 10.244.0.0/16 --nat --backend host-gw,when=direct --backend vxlan,port=8472\n" +
 			"  fairlead network create blue --isolated --subnet 10.0.0.0/16 --block-size 24 --exclude 10.0.0.0/24\n" +
 			"  fairlead network create red --isolated --subnet 10.1.0.0/16 --peer blue",

@@ -17,8 +17,8 @@ import (
 
 const podLong = `Pod sets up all networks of a pod as a container runtime does: the default network and
 others, host ports, bandwidth limits and fixed addresses, by flags, by a Kubernetes manifest or by
-annotations. A pod gets all of its networks or, if one fails, none. Pod writes each step down before
-it takes the step, so teardown needs nothing but the pod's ID.
+annotations. A pod gets all of its networks or, if one fails, none. Pod records each step before it
+runs it, so teardown needs nothing but the pod's ID.
 
 POD is the pod's ID (CNI_CONTAINERID). Without --netns it is also the name of its network namespace, as
 "ip netns" shows it. NETCONFPATH may have several directories, separated by colons. The first file by

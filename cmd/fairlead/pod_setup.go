@@ -25,8 +25,8 @@ net2 and so on, unless "@" names them. Without --network the pod gets the host's
 --publish, --ip, --mac, --alias and the bandwidth flags concern the first network; for another network,
 use --annotation fairlead.io/ips.net1=10.1.0.5. docs/pods.md lists all annotations.
 
-Setup can be repeated: it leaves a pod that is as requested unchanged, completes an interrupted
-setup, and fails if the pod exists with other networks.`
+You can repeat setup. It changes nothing if the pod already has the requested networks, completes an
+interrupted setup, and fails if the pod has other networks.`
 
 // podNetworkFlags are a pod's settings for one network.
 type podNetworkFlags struct {
@@ -36,7 +36,7 @@ type podNetworkFlags struct {
 
 func (w *podNetworkFlags) flags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringArrayVarP(&w.publish, "publish", "p", nil, "Host port, [HOSTIP:]HOSTPORT:PORT[/PROTOCOL]. May be repeated.")
+	f.StringArrayVarP(&w.publish, "publish", "p", nil, "Host port, [[HOSTIP:]HOSTPORT:]PORT[/PROTOCOL]. PORT alone uses the same host port. May be repeated.")
 	f.StringSliceVar(&w.ips, "ip", nil, "Fixed address. May be repeated, for each family.")
 	f.StringVar(&w.mac, "mac", "", "Hardware address.")
 	f.StringSliceVar(&w.aliases, "alias", nil, "Another name of the pod on the network. May be repeated.")
