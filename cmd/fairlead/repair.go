@@ -31,7 +31,7 @@ func (a *app) repairCommand() *cobra.Command {
 		Use: "repair", Short: "restore what attachments lost", GroupID: "attach", Long: repairLong,
 		Example: `  fairlead repair
   fairlead repair --dry-run              # show what it would restore
-  fairlead repair --container web --json | jq -r '.[].restored[].object'
+  fairlead repair --json | jq -r '.[].restored[].object'
   systemctl enable --now fairlead-repair.timer`,
 		Args: want(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error { return a.repair(c.Context(), &s, dry) },
