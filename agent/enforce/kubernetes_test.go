@@ -269,7 +269,7 @@ func (n *node) statuses() {
 	n.patchAs(types.MergePatchType, "/api/v1/nodes/n2", fmt.Sprintf(annotation, `{"id": "x", "addresses": []}`))
 	n.condition("Programmed", "True", "no agent reports a problem")
 	n.patchAs(types.MergePatchType, clusterPolicies+"/all", `{"spec": {"egress": [{"action": "Deny", "to": [{"domainNames": ["example.com"]}]}]}}`)
-	n.condition("Accepted", "False", "egress[0]: peer 0: domainNames are not supported and match nothing")
+	n.condition("Accepted", "False", "egress[0]: to[0]: domainNames are not supported and match nothing")
 	// While the number changes all the time, one of the agents writes it, once in 30 seconds.
 	versions, began, more := map[string]bool{}, time.Now(), 0
 	for ; time.Since(began) < 70*time.Second; more++ {

@@ -67,12 +67,12 @@ func (p *rules) clusterRule(d direction, number int, name string, a v1alpha2.Clu
 		if errors.Is(err, errDomainNames) && r.action == accept {
 			p.problem(r.name, err) // the rule's other peers match
 		} else if err != nil {
-			errs = append(errs, fmt.Errorf("peer %d: %w", i, err))
+			errs = append(errs, fmt.Errorf("%s[%d]: %w", d.peers(), i, err))
 		}
 	}
 	for i, protocol := range protocols {
 		if err := r.addProtocol(protocol); err != nil {
-			errs = append(errs, fmt.Errorf("protocol %d: %w", i, err))
+			errs = append(errs, fmt.Errorf("protocols[%d]: %w", i, err))
 		}
 	}
 	if len(r.named) > 0 && len(r.nodes)+len(r.blocks) > 0 {

@@ -63,12 +63,12 @@ func (p *rules) networkRule(d direction, number int, namespace string, peers []n
 	var errs []error
 	for i, peer := range peers {
 		if err := r.addPeer(namespace, peer); err != nil {
-			errs = append(errs, fmt.Errorf("peer %d: %w", i, err))
+			errs = append(errs, fmt.Errorf("%s[%d]: %w", d.peers(), i, err))
 		}
 	}
 	for i, port := range ports {
 		if err := r.addPort(port); err != nil {
-			errs = append(errs, fmt.Errorf("port %d: %w", i, err))
+			errs = append(errs, fmt.Errorf("ports[%d]: %w", i, err))
 		}
 	}
 	switch {

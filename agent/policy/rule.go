@@ -17,6 +17,14 @@ func (d direction) String() string {
 	return "egress"
 }
 
+// peers is the field of a rule with the other ends.
+func (d direction) peers() string {
+	if d == ingress {
+		return "from"
+	}
+	return "to"
+}
+
 // tier groups policies by precedence, in this order.
 type tier int
 

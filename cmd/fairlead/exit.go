@@ -73,6 +73,9 @@ func adviseRoot(err error, uid int) error {
 	return fmt.Errorf("%w\nThis needs root: run the same command with sudo", err)
 }
 
+// invalidError is about the content of a file that the user named.
+type invalidError struct{ error }
+
 func exitCode(err error) int {
 	if errors.Is(err, errInterrupted) {
 		return exitInterrupted
@@ -90,6 +93,9 @@ func exitCode(err error) int {
 		return exitInvalid
 	}
 	if _, ok := errors.AsType[*config.InvalidError](err); ok {
+		return exitInvalid
+	}
+	if _, ok := errors.AsType[invalidError](err); ok {
 		return exitInvalid
 	}
 	if e, ok := errors.AsType[*cni.Error](err); ok {

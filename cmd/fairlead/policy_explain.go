@@ -228,7 +228,8 @@ func parsePort(port string) (policy.Packet, error) {
 		protocol = "TCP"
 	}
 	if err != nil || n == 0 || protocol != "TCP" && protocol != "UDP" && protocol != "SCTP" {
-		return policy.Packet{}, fmt.Errorf("%q is not a port: want a number from 1 to 65535, or one with a protocol, such as 53/udp", port)
+		return policy.Packet{}, &usageError{fmt.Sprintf("%q is not a port: want a number from 1 to 65535, or one with a protocol, such as 53/udp", port),
+			"Type: fairlead policy explain --help"}
 	}
 	return policy.Packet{Protocol: protocol, Port: uint16(n)}, nil
 }

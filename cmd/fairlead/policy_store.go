@@ -75,34 +75,47 @@ func (a *app) readPolicies(files []string) (out []stored.Document, err error) {
 		if err != nil {
 			return nil, err
 		}
-		w, skipped, err := manifest.Parse(raw)
+		more, err := a.parsePolicies(file, raw, seen)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
+			return nil, invalidError{fmt.Errorf("%s: %w", file, err)}
 		}
-		for kind, n := range map[string]int{"Pod": len(w.Endpoints), "Node": len(w.Nodes)} {
-			if n > 0 {
-				skipped[kind] = n
-			}
+		out = append(out, more...)
+	}
+	return out, nil
+}
+
+// parsePolicies reads the content of a file. seen has the keys of the policies of all files.
+func (a *app) parsePolicies(file string, raw []byte, seen map[string]bool) (out []stored.Document, err error) {
+	w, skipped, err := manifest.Parse(raw)
+	if err != nil {
+		return nil, err
+	}
+	for kind, n := range map[string]int{"Pod": len(w.Endpoints), "Node": len(w.Nodes)} {
+		if n > 0 {
+			skipped[kind] = n
 		}
-		if len(skipped) > 0 {
-			fmt.Fprintf(a.stderr, "%s: skipped objects that are no policies: %s\n", file, skipped)
+	}
+	if len(skipped) > 0 {
+		fmt.Fprintf(a.stderr, "%s: skipped objects that are no policies: %s\n", file, skipped)
+	}
+	for _, x := range w.Selections() {
+		if len(x.Problems) > 0 {
+			return nil, fmt.Errorf("%s: %s", x.Policy, x.Problems[0])
 		}
-		for _, x := range w.Selections() {
-			if len(x.Problems) > 0 {
-				return nil, fmt.Errorf("%s: %s: %s", file, x.Policy, x.Problems[0])
-			}
+	}
+	for _, d := range stored.Documents(w) {
+		_, err := d.Encode()
+		if err == nil && d.Namespace == nil && seen[d.Key()] {
+			err = fmt.Errorf("%s occurs twice", d.Name())
 		}
-		for _, d := range stored.Documents(w) {
-			_, err := d.Encode()
-			if err == nil && d.Namespace == nil && seen[d.Key()] {
-				err = fmt.Errorf("%s occurs twice", d.Name())
-			}
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", file, err)
-			}
-			seen[d.Key()] = true
-			out = append(out, d)
+		if err != nil {
+			return nil, err
 		}
+		seen[d.Key()] = true
+		out = append(out, d)
+	}
+	if len(out)+len(skipped) == 0 {
+		return nil, errors.New("the file has no policies")
 	}
 	return out, nil
 }

@@ -28,10 +28,11 @@ func TestStoredPolicies(t *testing.T) {
 	want(0, "No policies.\n", "list")
 	want(2, "--filename is missing", "apply")
 	want(1, "no such file", "apply", "-f", file+"x")
-	want(1, `document 1: unknown field "inn"`, "apply", "-f", write("policy: db\nfor: app=db\ninn: []\n"))
-	want(1, "p.yaml: NetworkPolicy shop/db: ingress[0]: port 0", "apply", "-f", write("policy: ok\nfor: '*'\nin: []\n---\n"+strings.Replace(netpol, "5432", "0", 1)))
-	want(1, "p.yaml: networkpolicy/default/b_x: invalid name", "apply", "-f", write("policy: a\nfor: app=db\nin: []\n---\npolicy: b_x\nfor: app=db\nin: []\n"))
-	want(1, "p.yaml: networkpolicy/shop/db occurs twice", "apply", "-f", write(netpol), "-f", file)
+	want(3, `document 1: unknown field "inn"`, "apply", "-f", write("policy: db\nfor: app=db\ninn: []\n"))
+	want(3, "p.yaml: NetworkPolicy shop/db: ingress[0]: ports[0]", "apply", "-f", write("policy: ok\nfor: '*'\nin: []\n---\n"+strings.Replace(netpol, "5432", "0", 1)))
+	want(3, "p.yaml: networkpolicy/default/b_x: invalid name", "apply", "-f", write("policy: a\nfor: app=db\nin: []\n---\npolicy: b_x\nfor: app=db\nin: []\n"))
+	want(3, "p.yaml: the file has no policies", "apply", "-f", write("# nothing\n"))
+	want(3, "p.yaml: networkpolicy/shop/db occurs twice", "apply", "-f", write(netpol), "-f", file)
 	want(0, "No policies.\n", "list") // nothing of an invalid file
 
 	const short = "policy: db\nfor: app=db\nin:\n- from: app=web\n"

@@ -49,7 +49,7 @@ func TestPolicy(t *testing.T) {
 	want(0, "NetworkPolicy shop/db  1     shop/db\n", "check", "-f", file)
 	want(0, "skipped objects of other kinds: 1 ", "check", "-f", file)
 	want(0, `"policy": "NetworkPolicy shop/db"`, "check", "-f", file, "-o", "json")
-	want(3, "NetworkPolicy shop/db: ingress[0]: port 0: port 70000: want a number from 1 to 65535", "check", "-f", bad)
+	want(3, "NetworkPolicy shop/db: ingress[0]: ports[0]: port 70000: want a number from 1 to 65535", "check", "-f", bad)
 	want(1, `misspelt.yaml: document 2: NetworkPolicy db: unknown field "spec.podselector"`, "check", "-f", misspelt)
 	want(1, "no such file", "check", "-f", file+"x")
 	want(0, "No policies.\n", "check", "-f", "/dev/null")
@@ -64,9 +64,9 @@ func TestPolicy(t *testing.T) {
 	want(4, `"allowed": false`, "explain", "shop/web", "shop/db", "5432", "-f", bad, "-o", "json")
 	want(1, "the pod shop/new has no address yet", "explain", "shop/new", "shop/db", "1", "-f", file)
 	want(1, "there is no pod shop/host with an address of its own", "explain", "shop/host", "shop/db", "1", "-f", file)
-	want(1, `"0" is not a port`, "explain", "shop/web", "shop/db", "0", "-f", file)
-	want(1, `"53/icmp" is not a port`, "explain", "shop/web", "shop/db", "53/icmp", "-f", file)
-	want(1, `"70000" is not a port`, "explain", "shop/web", "shop/db", "70000", "--kubeconfig", file+"x") // before anything is read
+	want(2, `"0" is not a port`, "explain", "shop/web", "shop/db", "0", "-f", file)
+	want(2, `"53/icmp" is not a port`, "explain", "shop/web", "shop/db", "53/icmp", "-f", file)
+	want(2, `"70000" is not a port`, "explain", "shop/web", "shop/db", "70000", "--kubeconfig", file+"x") // before anything is read
 	want(1, "have no address family in common", "explain", "198.51.100.1", "fd00::1", "1", "-f", file)
 	want(2, "usage: fairlead policy explain SOURCE DESTINATION PORT", "explain", "shop/web")
 	want(1, "there is no kubeconfig", "check", "--kubeconfig", file+"x")
