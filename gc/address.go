@@ -2,7 +2,6 @@ package gc
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/netip"
 	"os"
@@ -147,27 +146,8 @@ func HostLocalDirs(libDir, confDir string, cached []*libcni.NetworkAttachment) (
 
 // dataDirs returns every ipam.dataDir in a configuration, at any depth.
 func dataDirs(network string, conf []byte) (out []HostLocalDir) {
-	var walk func(v any)
-	walk = func(v any) {
-		switch v := v.(type) {
-		case []any:
-			for _, e := range v {
-				walk(e)
-			}
-		case map[string]any:
-			if in, ok := v["ipam"].(map[string]any); ok {
-				if dir, ok := in["dataDir"].(string); ok && dir != "" {
-					out = append(out, HostLocalDir{filepath.Clean(dir), network})
-				}
-			}
-			for _, e := range v {
-				walk(e)
-			}
-		}
-	}
-	var v any
-	if json.Unmarshal(conf, &v) == nil {
-		walk(v)
+	for _, dir := range netconf.IPAMTexts(conf, "dataDir") {
+		out = append(out, HostLocalDir{filepath.Clean(dir), network})
 	}
 	return out
 }

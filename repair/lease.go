@@ -1,12 +1,12 @@
 package repair
 
 import (
-	"encoding/json"
 	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/internal/netconf"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/libcni"
 	"github.com/fairlead/fairlead/plugins/ipam"
@@ -58,28 +58,12 @@ func LeaseOf(runtime *libcni.CNIConfig, rec *attach.Record) *Lease {
 
 // socketOf returns the daemon's socket from the configuration that the runtime cached.
 func socketOf(runtime *libcni.CNIConfig, rec *attach.Record) string {
-	socket := ipam.DefaultDHCPSocket
-	var walk func(v any)
-	walk = func(v any) {
-		switch v := v.(type) {
-		case []any:
-			for _, e := range v {
-				walk(e)
-			}
-		case map[string]any:
-			if s, ok := v["daemonSocketPath"].(string); ok && s != "" {
-				socket = s
-			}
-			for _, e := range v {
-				walk(e)
-			}
+	if a := cached(runtime, rec); a != nil {
+		if sockets := netconf.IPAMTexts(a.Config, "daemonSocketPath"); len(sockets) > 0 {
+			return sockets[0]
 		}
 	}
-	var conf any
-	if a := cached(runtime, rec); a != nil && json.Unmarshal(a.Config, &conf) == nil {
-		walk(conf)
-	}
-	return socket
+	return ipam.DefaultDHCPSocket
 }
 
 // Valid returns the objects of a list without the lost addresses and routes. The kernel deletes the routes of a family
