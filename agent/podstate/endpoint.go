@@ -30,7 +30,7 @@ type Endpoint struct {
 	// Bridged are the addresses on a bridge, with their prefix lengths.
 	Bridged []netip.Prefix `json:"bridged,omitempty"`
 	// Direct is the plugin of a link to which policy does not apply: the host does not forward its packets (macvlan), or ADD
-	// gave it no address (bridge without addresses). "": policy applies.
+	// gave it no address (a plugin without addresses). "": policy applies.
 	Direct string `json:"direct,omitempty"`
 	// Isolated is the isolated network of the cluster that the addresses are in; "": the host's namespace.
 	Isolated string `json:"isolatedNetwork,omitempty"`

@@ -88,10 +88,14 @@ func forwarded() []string { return []string{"bridge", "ptp"} }
 // isolated network, and by routes or on a bridge. A container also reaches its node, and others on its bridge, by its
 // link-local address.
 func (c *policyConf) readRecord(netnsPath string) error {
+	if !c.applies() {
+		c.endpoint.Direct = "a plugin without addresses" // in one process, the attachment may have no record yet
+		return nil
+	}
 	o := kernel.Owner{Network: c.Name, ContainerID: c.endpoint.ContainerID, IfName: c.endpoint.IfName}
 	r, err := attach.Open("").Read(o)
 	if errors.Is(err, fs.ErrNotExist) { // another project's plugin attached the container
-		if !c.applies() || isDirect(netnsPath, c.endpoint.IfName) {
+		if isDirect(netnsPath, c.endpoint.IfName) {
 			c.endpoint.Direct = "another project's plugin"
 		}
 		return nil
@@ -100,13 +104,8 @@ func (c *policyConf) readRecord(netnsPath string) error {
 		return err
 	}
 	c.endpoint.Isolated, _ = local.IsolatedNetwork(r.Host)
-	switch {
-	case len(r.Parts) == 0:
-	case !slices.Contains(forwarded(), r.Parts[0].Plugin):
+	if len(r.Parts) > 0 && !slices.Contains(forwarded(), r.Parts[0].Plugin) {
 		c.endpoint.Direct = r.Parts[0].Plugin
-	case !c.applies():
-		c.endpoint.Direct = r.Parts[0].Plugin + " without addresses"
-		return nil
 	}
 	if r.Last("bridge") >= 0 {
 		for _, ip := range c.prev.IPs {
