@@ -341,10 +341,7 @@ func (a *Agent) compile(self *cluster.Node, h desired.Host) (w desired.State, kn
 				a.wanted.remove(network)
 			}
 		}
-		if a.policy != nil {
-			a.policy.SetNetworks(enforce.NetworksOf(s))
-			a.policy.SetPodAddresses(enforce.PodAddressesOf(w.Blocks))
-		}
+		a.setPolicyNetworks(s, w.Blocks)
 		a.publish.networks.set(s, &w, a.storeCache.revision)
 		if s.Networks[cluster.DefaultNetwork] == nil && a.o.Config.Network != nil {
 			w.NoBlocks = errors.New("the store does not have the default network yet") // the publisher is about to write it
@@ -371,9 +368,15 @@ func (a *Agent) tellPolicy() {
 			self = &cluster.Node{Name: a.o.Config.Node}
 		}
 		valid, _ := desired.Valid(s, self)
-		a.policy.SetNetworks(enforce.NetworksOf(s))
-		a.policy.SetPodAddresses(enforce.PodAddressesOf(valid.Blocks))
+		a.setPolicyNetworks(s, valid.Blocks)
 	})
+}
+
+func (a *Agent) setPolicyNetworks(s *cluster.Snapshot, blocks map[string]*cluster.Block) {
+	if a.policy != nil {
+		a.policy.SetNetworks(enforce.NetworksOf(s))
+		a.policy.SetPodAddresses(enforce.PodAddressesOf(blocks))
+	}
 }
 
 // sooner returns the shorter of two durations, where 0 means never.

@@ -43,13 +43,16 @@ func (d *Driver) createNetwork(_ context.Context, q *networkRequest) (any, error
 	defer d.locks.lock(networksLock)()
 	for _, id := range d.networks.ids() {
 		other, err := d.networks.read(id)
-		switch {
-		case err == nil && other.ID == n.ID && other.Bridge == n.text("bridge"):
-			n.Bridge = other.Bridge // dockerd repeats the call, and the bridge exists by now
+		if err != nil {
+			continue // its file is damaged
+		}
+		if other.ID == n.ID { // dockerd repeats the call, and the bridge exists by now
+			if other.Bridge == n.text("bridge") {
+				n.Bridge = other.Bridge
+			}
 			continue
-		case err != nil || other.ID == n.ID:
-			continue
-		case other.Name == n.Name:
+		}
+		if other.Name == n.Name {
 			return nil, fmt.Errorf("option name=%s: Docker's network %s has this name already", n.Name, other.ID)
 		}
 		if err := d.checkOverlap(n, other); err != nil {
@@ -232,7 +235,8 @@ func (d *Driver) removeShared(ctx context.Context, n *network) error {
 	return nil
 }
 
-// leaveBridge removes the bridge that a network created, and its rules. If another network uses the bridge, too, it becomes that one's.
+// leaveBridge removes the bridge that a network created, and its rules. If another network uses the bridge, that network
+// owns it from then on.
 func (d *Driver) leaveBridge(n *network) error {
 	for _, id := range d.networks.ids() {
 		other, err := d.networks.read(id)

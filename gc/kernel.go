@@ -121,8 +121,8 @@ func (c *collector) removeObjects(ctx context.Context, g Attachment, rec *attach
 	return errors.Join(append(errs, e.RemoveTaggedLinks(g.owner.Owns), e.RemoveTagged(g.owner.Owns))...)
 }
 
-// removeTagged removes objects with the owner tag of an attachment that does not exist, and rules of missing bridges. An ADD writes its record before
-// it creates its first tagged object.
+// removeTagged removes objects with the owner tag of an attachment that does not exist, and the rules of missing bridges.
+// An ADD writes its record before it creates its first tagged object.
 func (c *collector) removeTagged() {
 	e, err := kernel.Open(nil, kernel.Options{})
 	if err != nil {

@@ -65,7 +65,7 @@ func isPermission(err error) bool {
 	return errors.Is(err, os.ErrPermission) || strings.Contains(err.Error(), syscall.EACCES.Error()) || strings.Contains(err.Error(), syscall.EPERM.Error())
 }
 
-// adviseRoot adds what to do to an error of a user who is not root, unless the error says so.
+// adviseRoot tells a user who is not root to try sudo, unless the error does.
 func adviseRoot(err error, uid int) error {
 	if uid == 0 || !isPermission(err) || strings.Contains(err.Error(), "sudo") {
 		return err

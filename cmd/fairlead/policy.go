@@ -74,6 +74,11 @@ func (a *app) snapshot(ctx context.Context, f *policyFlags, prefixes ...string) 
 	return snap, err
 }
 
+// networks reads the cluster's networks, and the blocks of its nodes.
+func (a *app) networks(ctx context.Context, f *policyFlags) (*cluster.Snapshot, error) {
+	return a.snapshot(ctx, f, cluster.NetworksPrefix, cluster.BlocksPrefix, cluster.NodesPrefix)
+}
+
 // policyStore opens the agents' store: in Kubernetes, if the policies are there.
 func (a *app) policyStore(f *policyFlags) (store.Store, error) {
 	if conf := a.withoutKubernetes(f); conf != nil {

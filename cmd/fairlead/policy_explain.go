@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/enforce"
 	"github.com/fairlead/fairlead/agent/policy"
 	"github.com/fairlead/fairlead/kernel/nftable"
@@ -98,7 +97,7 @@ func (a *app) addNetworks(ctx context.Context, f *policyFlags, w *policy.World, 
 		}
 		return
 	}
-	snap, err := a.snapshot(ctx, f, cluster.NetworksPrefix, cluster.BlocksPrefix, cluster.NodesPrefix)
+	snap, err := a.networks(ctx, f)
 	if err != nil {
 		fmt.Fprintf(a.stderr, "the cluster's networks are not known, so addresses of unknown pods count as other addresses: %v\n", err)
 		return

@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/agent/enforce"
 	"github.com/fairlead/fairlead/agent/policy"
@@ -153,7 +152,7 @@ func (a *app) nameNodes(ctx context.Context, f *policyFlags, n *enforce.Names) {
 	if f.network != "" {
 		return
 	}
-	if snap, err := a.snapshot(ctx, f, cluster.NetworksPrefix, cluster.BlocksPrefix, cluster.NodesPrefix); err == nil {
+	if snap, err := a.networks(ctx, f); err == nil {
 		n.SetPodAddresses(enforce.PodAddressesOf(snap.Blocks))
 	}
 }

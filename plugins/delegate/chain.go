@@ -128,12 +128,17 @@ func (c chain) del(ctx context.Context, args *skel.CmdArgs) error {
 			return err
 		}
 		setPlugins(conf, plugins)
-		again := *args
-		again.StdinData = conf.Bytes()
-		args = &again
+		args = withConf(args, conf)
 	}
 	_, err := c.together(ctx, "DEL", args)
 	return err
+}
+
+// withConf returns arguments with another configuration.
+func withConf(args *skel.CmdArgs, conf *rawjson.Object) *skel.CmdArgs {
+	again := *args
+	again.StdinData = conf.Bytes()
+	return &again
 }
 
 // reduced returns the keys of a configuration that DEL needs, and those in more. The others may be what ADD refused.

@@ -135,9 +135,7 @@ func (n network) removable(args *skel.CmdArgs) (*skel.CmdArgs, error) {
 	}
 	name, _ := local.IsolatedNetwork(record.Host)
 	conf.SetString("network", name)
-	again := *args
-	again.StdinData = conf.Bytes()
-	return &again, nil
+	return withConf(args, conf), nil
 }
 
 // within runs f with the network's namespace as the host. If that namespace is gone, f runs here: the rest of the

@@ -107,9 +107,7 @@ func (p pod) del(ctx context.Context, args *skel.CmdArgs) error {
 		if err != nil {
 			return err
 		}
-		again := *args
-		again.StdinData = conf.Bytes()
-		args = &again
+		args = withConf(args, conf)
 	}
 	call, record, err := p.recorded(args)
 	if call == nil {

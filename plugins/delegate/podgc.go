@@ -49,9 +49,7 @@ func (p pod) gc(ctx context.Context, args *skel.CmdArgs) error {
 		return errors.Join(err, encodeErr)
 	}
 	conf.Set(validAttachments, raw)
-	inner := *args
-	inner.StdinData = conf.Bytes()
-	return errors.Join(err, p.chain.gc(ctx, &inner))
+	return errors.Join(err, p.chain.gc(ctx, withConf(args, conf)))
 }
 
 // collect detaches the networks of this network's pods that are not valid. It returns the attachments that stay.

@@ -23,23 +23,23 @@ func Ingress(bridge string, isolated bool) kernel.Objects {
 		Part("chain", toChain, ""),
 		Part("rule", "forward", "jump "+fromChain),
 	}
-	for _, n := range ofBridge(bridge)[:2] {
+	for _, n := range ofBridge(bridge, isolated) {
 		list = append(list, n)
-	}
-	if isolated {
-		list = append(list, ofBridge(bridge)[2])
 	}
 	return list
 }
 
-// ofBridge returns the rules that name a bridge. The last one is of an isolated bridge.
-func ofBridge(bridge string) []*kernel.NFT {
+// ofBridge returns the rules that name a bridge.
+func ofBridge(bridge string, isolated bool) []*kernel.NFT {
 	name := `"` + bridge + `"`
-	return []*kernel.NFT{
+	rules := []*kernel.NFT{
 		Part("rule", fromChain, "iifname "+name+" oifname != "+name+" jump "+toChain),
 		Part("rule", toChain, "oifname "+name+" drop"),
-		Part("rule", fromChain, "iifname "+name+" oifname "+name+" drop"),
 	}
+	if isolated {
+		rules = append(rules, Part("rule", fromChain, "iifname "+name+" oifname "+name+" drop"))
+	}
+	return rules
 }
 
 // RemoveIngress removes the rules of the matching bridges that do not exist, and returns the names of these bridges. With
@@ -58,7 +58,7 @@ func RemoveIngress(e *kernel.Engine, match func(bridge string) bool, dry bool) (
 		if !absent(e, bridge) || !match(bridge) {
 			continue
 		}
-		gone[bridge] = slices.DeleteFunc(ofBridge(bridge), func(n *kernel.NFT) bool { return !slices.Contains(tags, n.Tag()) })
+		gone[bridge] = slices.DeleteFunc(ofBridge(bridge, true), func(n *kernel.NFT) bool { return !slices.Contains(tags, n.Tag()) })
 		all = append(all, gone[bridge]...)
 	}
 	if !dry {
