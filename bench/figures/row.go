@@ -30,6 +30,8 @@ type Row struct {
 	OverNothing *Ratio  `json:"timesAsLongAsNothing,omitempty"`
 	OverEach    *Ratio  `json:"timesTheFloorOfAsManyProcesses,omitempty"`
 	LessCPU     *Ratio  `json:"referenceCPUTimes,omitempty"`
+	FloorCPU    *Ratio  `json:"timesTheFloorsCPU,omitempty"`
+	EachCPU     *Ratio  `json:"timesTheCPUOfTheFloorOfAsManyProcesses,omitempty"`
 	Memory      float64 `json:"memoryPart,omitempty"`         // as a fraction of the reference's memory
 	OverFirst   float64 `json:"timesTheFirst,omitempty"`      // compared with the same on an empty host: by pairs, or by medians
 	FloorGrows  float64 `json:"floorTimesItsFirst,omitempty"` // the same ratio for the floor: growth of the kernel's own time
@@ -78,13 +80,14 @@ func (m Measured) row(side string) Row {
 	if len(m.Samples[Floor]) > 0 {
 		r.Floor = m.stat(Floor)
 	}
-	if first := m.over(side, side+First); first != nil {
+	if first := m.over(side, side+First, timesOf); first != nil {
 		r.OverFirst = first.Median
 	}
-	if first := m.over(Floor, Floor+First); first != nil {
+	if first := m.over(Floor, Floor+First, timesOf); first != nil {
 		r.FloorGrows = first.Median
 	}
-	r.OverFloor, r.OverNothing, r.OverEach = m.over(side, Floor), m.over(side, Nothing), m.over(side, EachEmpty)
+	r.OverFloor, r.OverNothing, r.OverEach = m.over(side, Floor, timesOf), m.over(side, Nothing, timesOf), m.over(side, EachEmpty, timesOf)
+	r.FloorCPU, r.EachCPU = m.over(side, Floor, cpuOf), m.over(side, EachEmpty, cpuOf)
 	return r
 }
 
@@ -113,11 +116,11 @@ func AgainstFirst(rows []Row, name, firstLevel string) {
 	}
 }
 
-// over returns the ratio of a side's time to another's, or nil if the other was not measured.
-func (m Measured) over(side, other string) *Ratio {
+// over returns the ratio of a side's times or CPU times to another's, or nil if the other was not measured.
+func (m Measured) over(side, other string, of func([]Sample) []float64) *Ratio {
 	if len(m.Samples[side]) == 0 || len(m.Samples[other]) == 0 {
 		return nil
 	}
-	r := Paired(timesOf(m.Samples[side]), timesOf(m.Samples[other]))
+	r := Paired(of(m.Samples[side]), of(m.Samples[other]))
 	return &r
 }
