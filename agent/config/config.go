@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/fairlead/fairlead/agent/cluster"
 )
 
@@ -178,14 +180,14 @@ const DefaultGrace = 5 * time.Minute
 // the file and the environment say. A file that does not exist is no error if the path is the default.
 func Load(path string, getenv func(string) string, empty ...Setting) (*Config, error) {
 	c := &Config{}
+	doc := &yaml.Node{}
 	raw, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist) && path == DefaultPath:
 	case err != nil:
 		return nil, fmt.Errorf("read the agent's configuration: %w", err)
 	default:
-		doc, err := parse(path, raw, c)
-		if err != nil {
+		if doc, err = parse(path, raw, c); err != nil {
 			return nil, err
 		}
 		if c.Network != nil { // an error here names the file, which the environment may replace below
@@ -198,12 +200,33 @@ func Load(path string, getenv func(string) string, empty ...Setting) (*Config, e
 	if err := c.environment(getenv); err != nil {
 		return nil, err
 	}
+	if err := c.emptyStore(path, doc); err != nil {
+		return nil, invalid(err)
+	}
 	for _, s := range empty {
 		if err := s.set(c, ""); err != nil {
 			return nil, invalid(&SettingError{s, "", err})
 		}
 	}
 	return c, invalid(c.complete(getenv))
+}
+
+// emptyStore reports "etcd: {}" or "kubernetes: {}" without an environment variable that says where the store is.
+// Otherwise the store would be a file, and the cluster this host only.
+func (c *Config) emptyStore(path string, doc *yaml.Node) error {
+	var errs []error
+	for _, s := range []struct {
+		key, want string
+		missing   bool
+	}{
+		{"store.etcd", "endpoints, the URLs of the etcd members", len(c.Store.Etcd.Endpoints) == 0},
+		{"store.kubernetes", "kubeconfig, the path of a file or " + InCluster, c.Store.Kubernetes.Kubeconfig == ""},
+	} {
+		if s.missing && isEmptyMapping(doc, s.key) {
+			errs = append(errs, at(path, doc, s.key, fmt.Errorf("%s is {}: want %s, or no %s", s.key, s.want, s.key)))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func inFile(file string, err error) error {

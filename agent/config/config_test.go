@@ -143,6 +143,8 @@ func TestInvalidConfig(t *testing.T) {
 		"store: {kubernetes: {kubeconfig: in-cluster}, etcd: {endpoints: [\"http://a:1\"]}}": "are both set: want one store",
 		"store: {etcd: {endpoints: []}}":                                             "store.etcd.endpoints is empty: want the URLs",
 		"store: {etcd: {caCert: /ca.pem}}":                                           "store.etcd.endpoints is empty: want the URLs",
+		"store: {etcd: {}}":                                                          "agent.yaml:1:15: store.etcd is {}: want endpoints",
+		"store: {kubernetes: {}}":                                                    "agent.yaml:1:21: store.kubernetes is {}: want kubeconfig",
 		"network: {subnets: []}":                                                     "agent.yaml:1:20: network default: subnets is empty",
 		"network: {subnets: [{cidr: 10.0.0.1/8}]}":                                   "agent.yaml:1:28: network default: subnets[0].cidr is 10.0.0.1/8: want its first address, 10.0.0.0/8",
 		"network: {isolated: true, subnets: [{cidr: 10.0.0.0/8}]}":                   "agent.yaml:1:21: network default: isolated is set",

@@ -144,21 +144,36 @@ func locate(file string, doc *yaml.Node, prefix string, err error) error {
 
 // at adds the position of a key, or of its closest parent that exists.
 func at(file string, doc *yaml.Node, key string, err error) error {
-	n := doc
+	n, _ := closest(doc, key)
+	if n.Line == 0 {
+		return inFile(file, err)
+	}
+	return fmt.Errorf("%s%d:%d: %w", strings.TrimPrefix(file+":", ":"), n.Line, n.Column, err)
+}
+
+// closest returns the value of a key, or else of its closest parent that exists.
+func closest(doc *yaml.Node, key string) (n *yaml.Node, exact bool) {
+	n = doc
 	if n.Kind == yaml.DocumentNode && len(n.Content) > 0 {
 		n = n.Content[0]
 	}
 	for _, step := range regexp.MustCompile(`[^.\[\]]+`).FindAllString(key, -1) {
 		next := child(n, step)
 		if next == nil {
-			break
+			return n, false
 		}
 		n = next
 	}
-	if n.Line == 0 {
-		return inFile(file, err)
+	return n, true
+}
+
+// isEmptyMapping reports whether a key's value is {}.
+func isEmptyMapping(doc *yaml.Node, key string) bool {
+	n, exact := closest(doc, key)
+	for n.Kind == yaml.AliasNode {
+		n = n.Alias
 	}
-	return fmt.Errorf("%s%d:%d: %w", strings.TrimPrefix(file+":", ":"), n.Line, n.Column, err)
+	return exact && n.Kind == yaml.MappingNode && len(n.Content) == 0
 }
 
 // child returns the value of a key of a mapping, or an element of a list.
