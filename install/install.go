@@ -232,12 +232,8 @@ func (p *Place) write() error {
 }
 
 // Uninstall restores the files that were replaced and removes the others. It keeps files that other software has
-// changed.
-func (p *Place) Uninstall(dry bool) (out []Done, err error) { return p.UninstallExcept(nil, dry) }
-
-// UninstallExcept is Uninstall without the files with the given base names, which are in use. A later Uninstall includes
-// them.
-func (p *Place) UninstallExcept(inUse []string, dry bool) (out []Done, err error) {
+// changed, and those with the given base names, which are in use. A later Uninstall includes them.
+func (p *Place) Uninstall(inUse []string, dry bool) (out []Done, err error) {
 	if !dry {
 		unlock, err := p.lock()
 		if errors.Is(err, os.ErrNotExist) {

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv("INSTALL_DIR"); dir != "" {
 		p, err := Open(dir)
 		if err == nil && os.Getenv("INSTALL_BACK") != "" {
-			_, err = p.Uninstall(false)
+			_, err = p.Uninstall(nil, false)
 		} else if err == nil {
 			_, err = p.Install(files(dir, os.Getenv("INSTALL_VERSION")), false)
 		}
@@ -124,11 +124,11 @@ func TestInstallAndUninstall(t *testing.T) {
 	}
 	step("1", false, Same, Same, Same, Same)
 	step("2", false, Updated, Same, Same, Same)
-	done, err := open(t, dir).Uninstall(true)
+	done, err := open(t, dir).Uninstall(nil, true)
 	if err != nil || !slices.Equal(actions(done), []string{Removed, Restored, Restored, Removed}) {
 		t.Errorf("dry: %v, %v", actions(done), err)
 	}
-	if _, err := open(t, dir).Uninstall(false); err != nil {
+	if _, err := open(t, dir).Uninstall(nil, false); err != nil {
 		t.Fatal(err)
 	}
 	if now := tree(t, dir); now != was {
@@ -144,7 +144,7 @@ func TestUninstallWithoutReplacedFile(t *testing.T) {
 	_, err := open(t, dir).Install(files(dir, "1"), false)
 	must(t, err)
 	must(t, os.Remove(filepath.Join(dir, stateDir, "kept/bridge")))
-	if _, err := open(t, dir).Uninstall(false); err == nil || !strings.Contains(err.Error(), "reinstall the package") {
+	if _, err := open(t, dir).Uninstall(nil, false); err == nil || !strings.Contains(err.Error(), "reinstall the package") {
 		t.Errorf("%v, want an error about the lost file", err)
 	}
 	if to, err := os.Readlink(filepath.Join(dir, "bridge")); to != "all" {
@@ -152,19 +152,19 @@ func TestUninstallWithoutReplacedFile(t *testing.T) {
 	}
 	must(t, os.Remove(filepath.Join(dir, "bridge")))
 	must(t, os.WriteFile(filepath.Join(dir, "bridge"), []byte("their bridge"), 0o750))
-	if done, err := open(t, dir).Uninstall(false); err != nil || !slices.Equal(actions(done), []string{Left, Removed}) {
+	if done, err := open(t, dir).Uninstall(nil, false); err != nil || !slices.Equal(actions(done), []string{Left, Removed}) {
 		t.Errorf("after the reinstallation: %v, %v", actions(done), err)
 	}
 }
 
-// TestUninstallExcept keeps a program and a link that are in use, and removes them later.
-func TestUninstallExcept(t *testing.T) {
+// TestUninstallInUse keeps a program and a link that are in use, and removes them later.
+func TestUninstallInUse(t *testing.T) {
 	t.Parallel()
 	dir := before(t)
 	was := tree(t, dir)
 	_, err := open(t, dir).Install(files(dir, "1"), false)
 	must(t, err)
-	done, err := open(t, dir).UninstallExcept([]string{"all", "ptp"}, false)
+	done, err := open(t, dir).Uninstall([]string{"all", "ptp"}, false)
 	if err != nil || !slices.Equal(actions(done), []string{Removed, InUse, Restored, InUse}) {
 		t.Errorf("%v, %v", actions(done), err)
 	}
@@ -174,7 +174,7 @@ func TestUninstallExcept(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, now)
 		}
 	}
-	_, err = open(t, dir).Uninstall(false)
+	_, err = open(t, dir).Uninstall(nil, false)
 	must(t, err)
 	if now := tree(t, dir); now != was {
 		t.Errorf("after uninstall\n%s\nwant\n%s", now, was)
@@ -200,7 +200,7 @@ func TestReplacedByOthers(t *testing.T) {
 	}
 	must(t, os.Remove(filepath.Join(dir, "ptp")))
 	must(t, os.WriteFile(filepath.Join(dir, "ptp"), []byte("their new ptp"), 0o755))
-	done, err := open(t, dir).Uninstall(false)
+	done, err := open(t, dir).Uninstall(nil, false)
 	if err != nil || !slices.Equal(actions(done), []string{Removed, Left, Restored, Removed}) {
 		t.Fatalf("%v, %v", actions(done), err)
 	}
@@ -245,7 +245,7 @@ func TestBusy(t *testing.T) {
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	_, err = open(t, dir).Install(files(dir, "1"), false)
 	must(t, err)
-	_, err = open(t, dir).Uninstall(false)
+	_, err = open(t, dir).Uninstall(nil, false)
 	must(t, err)
 }
 
@@ -365,7 +365,7 @@ func TestNewTargetOfALink(t *testing.T) {
 	if err != nil || !slices.Equal(actions(done), []string{Updated}) {
 		t.Errorf("%v, %v, want %v", actions(done), err, Updated)
 	}
-	_, err = open(t, dir).Uninstall(false)
+	_, err = open(t, dir).Uninstall(nil, false)
 	must(t, err)
 	if now := tree(t, dir); now != was {
 		t.Errorf("after uninstall\n%s\nwant\n%s", now, was)

@@ -163,7 +163,7 @@ func (c *Compiler) SetEndpoint(e *Endpoint) {
 		have = c.given[key]
 	}
 	if now := c.inNetwork(e); have == nil || now == nil || !reflect.DeepEqual(have, now) { // mostly, only its status has changed
-		c.replaceEndpoint(key, e)
+		c.replaceEndpoint(key, now)
 	}
 }
 
@@ -172,9 +172,9 @@ func (c *Compiler) DeleteEndpoint(namespace, name string) {
 	c.replaceEndpoint(EndpointKey(namespace, name), nil)
 }
 
-// replaceEndpoint also updates the endpoints that have the same addresses: their owner may change.
+// replaceEndpoint takes an endpoint of inNetwork, or nil. It also updates the endpoints that have the same addresses:
+// their owner may change.
 func (c *Compiler) replaceEndpoint(key string, e *Endpoint) {
-	e = c.inNetwork(e)
 	delete(c.given, key)
 	if e != nil && e.Node == c.node {
 		c.given[key] = e

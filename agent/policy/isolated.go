@@ -65,7 +65,7 @@ func (c *Compiler) SetPeers(peers []string, world *Compiler) {
 
 func (c *Compiler) setEndpoints(world *Compiler) {
 	for key, e := range world.endpoints.byKey {
-		c.replaceEndpoint(key, e)
+		c.replaceEndpoint(key, c.inNetwork(e))
 	}
 }
 

@@ -248,7 +248,7 @@ func (i *installation) undo() error {
 	if err != nil {
 		return err
 	}
-	done, err := place.UninstallExcept(inUse, i.dry)
+	done, err := place.Uninstall(inUse, i.dry)
 	out := installed{Files: done, DryRun: i.dry, Attachments: []migrate.Attachment{}}
 	if err != nil {
 		return errors.Join(i.printDone(out), err)
@@ -267,7 +267,7 @@ func (i *installation) printDone(out installed) error {
 
 // usedNetworks returns the base names of the network files that a runtime needs to delete an attachment.
 func (i *installation) usedNetworks(place *install.Place) (names []string, err error) {
-	files, err := place.UninstallExcept(nil, true)
+	files, err := place.Uninstall(nil, true)
 	for _, f := range files {
 		if filepath.Ext(f.Path) != ".conflist" {
 			continue

@@ -301,7 +301,7 @@ func (r *Report) files(o Options, keep []string) {
 		r.fail(err)
 		return
 	}
-	done, err := place.UninstallExcept(keep, false)
+	done, err := place.Uninstall(keep, false)
 	if err != nil {
 		r.fail(err)
 	}
