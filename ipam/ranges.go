@@ -115,10 +115,6 @@ func (r Range) Contains(a netip.Addr) bool {
 
 func (r Range) String() string { return r.Start.String() + "-" + r.End.String() }
 
-func (r Range) overlaps(o Range) bool {
-	return r.Contains(o.Start) || r.Contains(o.End) || o.Contains(r.Start) || o.Contains(r.End)
-}
-
 // Find returns the set's range that contains an address.
 func (s RangeSet) Find(a netip.Addr) (Range, bool) {
 	for _, r := range s {

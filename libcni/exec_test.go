@@ -41,7 +41,7 @@ func TestUnreadableResult(t *testing.T) {
 	t.Parallel()
 	h := newRuntimeHost(t, "first", "second")
 	list := mustList(t, `{"cniVersion":"1.0.0","name":"net","plugins":[{"type":"first"},{"type":"second"}]}`)
-	for _, out := range []string{"", "{", "null", `{"cniVersion":"1.0.0","ips":[{"address":"here"}]}`} {
+	for _, out := range []string{"", "{", "true", "[]", `{"cniVersion":"1.0.0","ips":[{"address":"here"}]}`} {
 		lib := libcni.NewCNIConfigWithCacheDir([]string{h.bin}, h.cache, &answers{out: out})
 		if r, err := lib.AddNetworkList(t.Context(), list, runtimeConf("c1")); err == nil || !strings.Contains(err.Error(), "second") {
 			t.Errorf("%q: %+v, %v", out, r, err)
@@ -49,9 +49,11 @@ func TestUnreadableResult(t *testing.T) {
 			t.Errorf("%q: %v has code %d, and is about the configuration: %v; want code 6 about the result", out, err, cni.AsError(err).Code, ofConf)
 		}
 	}
-	lib := libcni.NewCNIConfigWithCacheDir([]string{h.bin}, h.cache, &answers{out: `{"cniVersion":"1.0.0"}`})
-	if _, err := lib.AddNetworkList(t.Context(), list, runtimeConf("c1")); err != nil {
-		t.Error(err)
+	for _, out := range []string{`{"cniVersion":"1.0.0"}`, `{}`, "null\n"} {
+		lib := libcni.NewCNIConfigWithCacheDir([]string{h.bin}, h.cache, &answers{out: out})
+		if r, err := lib.AddNetworkList(t.Context(), list, runtimeConf("c1")); err != nil || r.CNIVersion != "1.0.0" {
+			t.Errorf("%q: %+v, %v; want an empty result of version 1.0.0", out, r, err)
+		}
 	}
 }
 

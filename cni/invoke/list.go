@@ -1,6 +1,7 @@
 package invoke
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -46,9 +47,12 @@ func (r *ResultError) Unwrap() error {
 	return cni.Errorf(cni.CodeDecodingFailure, "%v", r.Err)
 }
 
-// DecodeResult decodes what a plugin printed. A result without a version is in the configuration's. The error is a
-// *ResultError.
+// DecodeResult decodes what a plugin printed. A result without a version is in the configuration's, and null is an empty
+// result, as in the reference. The error is a *ResultError.
 func DecodeResult(version, pluginPath string, out []byte) (*cni.Result, error) {
+	if string(bytes.TrimSpace(out)) == "null" {
+		out = []byte("{}")
+	}
 	result, err := wire.Decode(version, out)
 	if err != nil {
 		return nil, &ResultError{pluginPath, out, err}
