@@ -17,14 +17,10 @@ func PositionDetails(line, column int) string { return fmt.Sprintf(positionForma
 // request is the plugin's standard input, and at is the path of the plugin's configuration in doc, "" for the whole. ok is
 // false for other details, and if doc does not contain the value.
 func Relocate(details string, request, doc []byte, at string) (line, column int, ok bool) {
-	if n, err := fmt.Sscanf(details, positionFormat, &line, &column); err != nil || n != 2 {
+	path, ok := PathOf(details, request)
+	if !ok {
 		return 0, 0, false
 	}
-	offset := rawjson.Offset(request, line, column)
-	if offset < 0 || offset >= len(request) {
-		return 0, 0, false
-	}
-	path := rawjson.PathAt(request, offset)
 	if at != "" && path != "" && path[0] != '[' {
 		at += "."
 	}
@@ -34,4 +30,18 @@ func Relocate(details string, request, doc []byte, at string) (line, column int,
 	}
 	line, column = rawjson.Position(doc, v.Start)
 	return line, column, true
+}
+
+// PathOf returns the path of the value that PositionDetails names in a plugin's configuration, "" for the whole. ok is
+// false for other details.
+func PathOf(details string, conf []byte) (path string, ok bool) {
+	var line, column int
+	if n, err := fmt.Sscanf(details, positionFormat, &line, &column); err != nil || n != 2 {
+		return "", false
+	}
+	offset := rawjson.Offset(conf, line, column)
+	if offset < 0 || offset >= len(conf) {
+		return "", false
+	}
+	return rawjson.PathAt(conf, offset), true
 }

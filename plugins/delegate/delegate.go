@@ -5,12 +5,15 @@ package delegate
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/invoke"
+	"github.com/fairlead/fairlead/cni/rawjson"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/skel"
@@ -67,9 +70,38 @@ func (d delegating) do(ctx context.Context, verb string, args *skel.CmdArgs) (*c
 	}
 	res, err := d.call(ctx, verb, typ, &inner)
 	if err != nil {
+		relocate(err, inner.StdinData, args.StdinData)
 		return nil, fmt.Errorf("delegate %s: %w", typ, err)
 	}
 	return res, d.done(verb, args, start)
+}
+
+// relocate changes the position in a delegate's error from one in the configuration that the delegate got to that in
+// outer, the configuration that it is derived from. It removes the position of a value that outer does not have.
+func relocate(err error, delegates, outer []byte) {
+	if e, ok := errors.AsType[*cni.ConfigError](err); ok && e.Line > 0 {
+		path, _ := cni.PathOf(cni.PositionDetails(e.Line, e.Column), delegates)
+		e.Line, e.Column = relocated(path, outer)
+	} else if e, ok := errors.AsType[*cni.Error](err); ok {
+		path, ok := cni.PathOf(e.Details, delegates)
+		if !ok {
+			return
+		}
+		e.Details = ""
+		if line, column := relocated(path, outer); line > 0 {
+			e.Details = cni.PositionDetails(line, column)
+		}
+	}
+}
+
+// relocated looks for the value below "delegate" (flannel), at the same path, and outside of "ipam" (minicni).
+func relocated(path string, outer []byte) (line, column int) {
+	for _, candidate := range []string{strings.TrimSuffix("delegate."+path, "."), path, strings.TrimPrefix(path, "ipam.")} {
+		if v, found := rawjson.Find(outer, candidate); found {
+			return rawjson.Position(outer, v.Start)
+		}
+	}
+	return 0, 0
 }
 
 // call runs the delegate in process if this program has it, otherwise as a process.

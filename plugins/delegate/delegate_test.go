@@ -3,6 +3,7 @@ package delegate
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -188,6 +189,50 @@ func TestMiniCNI(t *testing.T) {
 		"ipam": {"type": "host-local", "subnet": "10.7.0.0/24"}}`), &want)
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// TestErrorOfDelegate checks that a delegate's error about a value has the position in the configuration that the
+// delegating plugin was given, or none if that has no such value.
+func TestErrorOfDelegate(t *testing.T) {
+	t.Parallel()
+	mini := "{\"cniVersion\": \"1.0.0\", \"name\": \"n\", \"type\": \"minicni\",\n \"mtu\": 7,\n \"subnet\": \"10.7.0.0/24\"}"
+	overlay := "{\"cniVersion\": \"1.0.0\", \"name\": \"n\", \"type\": \"flannel\",\n \"delegate\": {\n  \"hairpinMode\": 1}}"
+	for _, c := range []struct {
+		by           rewriter
+		conf, key    string
+		line, column int
+	}{
+		{minicni{}, mini, "mtu", 2, 9},
+		{minicni{}, mini, "ipam.subnet", 3, 12},
+		{minicni{}, mini, "ipMasq", 0, 0},
+		{lease(t, leased), overlay, "hairpinMode", 3, 18},
+		{lease(t, leased), overlay, "mtu", 0, 0},
+		{lease(t, leased), overlay, "name", 1, 33},
+	} {
+		rewritten, err := c.by.rewrite("ADD", &skel.CmdArgs{ContainerID: "c", IfName: "eth0", StdinData: []byte(c.conf)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		delegates, err := json.Marshal(rewritten)
+		if err != nil {
+			t.Fatal(err)
+		}
+		here := cni.Invalid(delegates, c.key, "refused")
+		process := cni.Errorf(cni.CodeInvalidNetworkConfig, "refused").WithDetails(cni.PositionDetails(here.Line, here.Column))
+		relocate(fmt.Errorf("x: %w", here), delegates, []byte(c.conf))
+		relocate(fmt.Errorf("x: %w", process), delegates, []byte(c.conf))
+		want := ""
+		if c.line > 0 {
+			want = cni.PositionDetails(c.line, c.column)
+		}
+		if here.Line != c.line || here.Column != c.column || process.Details != want {
+			t.Errorf("%s of %s: %d:%d, %q; want %d:%d", c.key, rewritten["type"], here.Line, here.Column, process.Details, c.line, c.column)
+		}
+	}
+	other := cni.Errorf(cni.CodeInvalidNetworkConfig, "refused").WithDetails("see there")
+	if relocate(other, []byte("{}"), []byte("{}")); other.Details != "see there" {
+		t.Errorf("details without a position became %q", other.Details)
 	}
 }
 
