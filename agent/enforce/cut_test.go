@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -295,10 +297,12 @@ func (n *cutNode) cutsOneWay(closed string, cut []*conn, allowed ...*conn) {
 	cut[1].arrives(cut[1].server)
 }
 
-// flow is a sender and a receiver of UDP. The sender sends without pause.
+// flow is a sender and a receiver of UDP. The sender sends numbered packets without pause: a slow machine may deliver one
+// long after it passed the rules.
 type flow struct {
 	t        *testing.T
 	from, to net.PacketConn
+	sent     atomic.Uint64 // number of the last packet
 	stop     func() (sent int)
 }
 
@@ -332,7 +336,8 @@ func converse(client, server *cutPod, to netip.AddrPort, serverSends bool) *flow
 				sent <- n
 				return
 			case <-time.After(time.Millisecond):
-				_, _ = f.from.WriteTo([]byte("x"), dst) // a receiver that has gone answers by ICMP
+				number := binary.BigEndian.AppendUint64(nil, f.sent.Add(1))
+				_, _ = f.from.WriteTo(number, dst) // a receiver that has gone answers by ICMP
 			}
 		}
 	}()
@@ -342,29 +347,44 @@ func converse(client, server *cutPod, to netip.AddrPort, serverSends bool) *flow
 	return f
 }
 
-func (f *flow) read(limit time.Duration) error {
+// reads reports whether a packet with a number after a given one arrives within a limit.
+func (f *flow) reads(after uint64, limit time.Duration) bool {
+	f.t.Helper()
 	must(f.t, f.to.SetReadDeadline(time.Now().Add(limit)))
-	_, _, err := f.to.ReadFrom(make([]byte, 1))
-	return err
-}
-
-func (f *flow) arrives() {
-	f.t.Helper()
-	must(f.t, f.read(kerneltest.Slow(20*time.Second)))
-}
-
-// silent checks that nothing arrives any more.
-func (f *flow) silent() {
-	f.t.Helper()
-	// A slow machine may need as long to begin to read.
-	const gap = 200 * time.Millisecond
-	for end := time.Now().Add(kerneltest.Slow(10 * time.Second)); f.read(gap) == nil; { // what arrived before
-		if time.Now().After(end) {
-			f.t.Fatal("packets arrive without end")
+	for {
+		packet := make([]byte, 8)
+		_, _, err := f.to.ReadFrom(packet)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return false
+		}
+		must(f.t, err)
+		if binary.BigEndian.Uint64(packet) > after {
+			return true
 		}
 	}
-	if err := f.read(300 * time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
-		f.t.Errorf("after a pause, read returns %v", err)
+}
+
+// arrives checks that a packet arrives that is sent from now on.
+func (f *flow) arrives() {
+	f.t.Helper()
+	if !f.reads(f.sent.Load(), kerneltest.Slow(20*time.Second)) {
+		f.t.Fatal("no packet arrives")
+	}
+}
+
+// silent checks that none of the packets that are sent from now on arrive, or from a later time on if rules change.
+func (f *flow) silent() {
+	f.t.Helper()
+	quiet := func(limit time.Duration) bool {
+		before := f.sent.Load()
+		for f.sent.Load() < before+20 {
+			time.Sleep(5 * time.Millisecond)
+		}
+		return !f.reads(before+1, limit) // one may have been on its way
+	}
+	kerneltest.Until(f.t, func() bool { return quiet(200 * time.Millisecond) })
+	if !quiet(300 * time.Millisecond) {
+		f.t.Errorf("a packet arrives after others did not")
 	}
 }
 

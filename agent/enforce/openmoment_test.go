@@ -188,7 +188,7 @@ func TestNoOpenMoment(t *testing.T) {
 	}
 	// The last process works: policy that goes lets everything pass.
 	must(t, load.delete(networkPolicies+"/closed"))
-	kerneltest.Eventually(t, func() error { return cut.read(20 * time.Millisecond) })
+	cut.arrives()
 }
 
 const (
