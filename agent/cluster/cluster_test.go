@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"math/rand/v2"
 	"net/netip"
@@ -101,6 +102,31 @@ func TestValidate(t *testing.T) {
 	for name, ok := range map[string]bool{"worker-1.example.com": true, strings.Repeat("a", 248): true, strings.Repeat("a", 249): false, "a b": false} {
 		if err := CheckNodeName(name); (err == nil) != ok {
 			t.Errorf("the name %q of a node is valid: %v", name, !ok)
+		}
+	}
+}
+
+// TestIgnored checks that keys without effect are reported.
+func TestIgnored(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, doc, want string }{
+		{"default", `{"subnets": [{"cidr": "10.0.0.0/16", "exclude": ["10.0.255.0-10.1.0.9"]}], "mtu": 1400, "backends": [{"type": "host-gw", "when": "direct"},
+			{"type": "vxlan", "vni": 7, "port": 9, "direct": true}, {"type": "wireguard", "port": 1, "keepalive": 5, "rotate": 1}, {"type": "bgp", "asn": 1, "bgpPeer": [{"address": "192.0.2.1", "asn": 2}]}]}`, ""},
+		{"blue", `{"subnets": [{"cidr": "10.0.0.0/16"}], "isolated": true, "vni": 7, "mtu": 1400, "backends": [{"type": "vxlan", "port": 9}]}`, ""},
+		{"lan", `{"subnets": [{"cidr": "10.0.0.0/16"}], "nat": true}`, ""},
+		{"lan", `{"subnets": [{"cidr": "10.0.0.0/16"}], "backends": [{"type": "vxlan"}]}`, "network lan: backends is set, but hosts do not connect"},
+		{"lan", `{"subnets": [{"cidr": "10.0.0.0/16"}], "mtu": 1400}`, "network lan: mtu is set, but hosts do not connect"},
+		{"default", `{"subnets": [{"cidr": "10.0.0.0/16"}], "vni": 7}`, "vni is 7, and the network is not isolated: want it as vni of the backend vxlan"},
+		{"blue", `{"subnets": [{"cidr": "10.0.0.0/16"}], "isolated": true, "backends": [{"type": "vxlan", "vni": 7}]}`, "backends[0].vni is 7: want it as vni of the isolated network"},
+		{"default", `{"subnets": [{"cidr": "10.0.0.0/16"}], "backends": [{"type": "vxlan"}, {"type": "host-gw", "port": 9}]}`, "backends[1].port is set: a backend of the type host-gw does not have it"},
+		{"default", `{"subnets": [{"cidr": "10.0.0.0/16"}], "backends": [{"type": "ipip", "bgpPeer": [{"address": "192.0.2.1", "asn": 2}]}]}`, "backends[0].bgpPeer is set"},
+		{"default", `{"subnets": [{"cidr": "10.0.0.0/16"}, {"cidr": "fd00::/64", "exclude": ["10.0.1.0/24"]}]}`, `subnets[1].exclude[0] is "10.0.1.0/24": want addresses of fd00::/64`},
+		{"default", `{"subnets": [{"cidr": "10.0.0.0/16", "exclude": ["10.0.0.1", "10.1.0.0"]}]}`, `subnets[0].exclude[1] is "10.1.0.0": want addresses of 10.0.0.0/16`},
+	} {
+		n := network(t, c.doc)
+		n.Name = c.name
+		if err := errors.Join(n.Validate(), n.Ignored()); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.doc, err, c.want)
 		}
 	}
 }

@@ -99,6 +99,9 @@ func ParseNetworks(file string, raw []byte, name string) (all []*cluster.Network
 		if err != nil {
 			return nil, invalid(yamlerr.Explain(file, raw, err))
 		}
+		if isNull(&doc) {
+			continue
+		}
 		var n namedNetwork
 		if err := decodeNode(file, raw, &doc, &n); err != nil {
 			return nil, err
@@ -112,7 +115,7 @@ func ParseNetworks(file string, raw []byte, name string) (all []*cluster.Network
 			return nil, invalid(at(file, &doc, "name", fmt.Errorf("name is %q: the command line says %q", n.Name, name)))
 		}
 		n.Network.Name = n.Name
-		if err := n.Network.Validate(); err != nil {
+		if err := errors.Join(n.Network.Validate(), n.Network.Ignored()); err != nil {
 			return nil, invalid(locate(file, &doc, "", err))
 		}
 		all = append(all, &n.Network)

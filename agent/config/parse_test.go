@@ -13,6 +13,8 @@ func TestParseNetworks(t *testing.T) {
 		{text: subnet, name: "b", want: "b"},
 		{text: "name: b\n" + subnet, name: "b", want: "b"},
 		{text: "name: a\n" + subnet + "---\nname: b\n" + subnet, want: "a b"},
+		{text: "---\n# all networks\n---\nname: a\n" + subnet + "---\n", want: "a"},
+		{text: "---\n---\n", problem: "the file is empty"},
 		{text: "", problem: "the file is empty: want a network"},
 		{text: "# nothing\n", problem: "the file is empty: want a network"},
 		{text: subnet, problem: "the network has no name"},

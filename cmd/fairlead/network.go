@@ -148,8 +148,9 @@ func (a *app) networkCreate(f *agentFlags) *cobra.Command {
 	n := &networkFlags{}
 	c := &cobra.Command{
 		Use: "create NETWORK", Short: "create a network",
-		Long: "Create creates a network. A container joins an isolated network by the plugin fairlead-net,\n" +
-			"and any other network by ptp or bridge with ipam of type fairlead-ipam; see docs/networks.md.\n\n" +
+		Long: "Create creates a network. A container joins the network default by ptp or bridge with ipam of type\n" +
+			"fairlead-ipam, and an isolated network by the plugin fairlead-net. Hosts do not connect the containers of\n" +
+			"any other network: it only has addresses, such as for macvlan; see docs/networks.md.\n\n" +
 			"--backend is TYPE[,KEY=VALUE...]. TYPE is host-gw, vxlan, wireguard, ipip or bgp; docs/backends.md\n" +
 			"lists the keys of each backend. Backends are tried in their order for each pair of nodes.",
 		Example: "  fairlead network create default --subnet 10.244.0.0/16 --nat --backend host-gw,when=direct --backend vxlan,port=8472\n" +
@@ -225,7 +226,7 @@ func (n *networkFlags) complete(name string) error {
 		}
 		n.Backends = append(n.Backends, b)
 	}
-	if e, ok := errors.AsType[*cluster.FieldError](n.Validate()); ok {
+	if e, ok := errors.AsType[*cluster.FieldError](errors.Join(n.Validate(), n.Ignored())); ok {
 		return &usageError{strings.TrimSpace(flagOf(e.Field) + " " + e.Problem.Error()), "Type: fairlead network create --help"}
 	}
 	return nil

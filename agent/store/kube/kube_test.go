@@ -556,6 +556,8 @@ func testSchema(t *testing.T, server *kubetest.Server) {
 		`{"subnets": [{"cidr": "10.0.0.0/16"}], "peers": ["x"]}`:                                                    "only an isolated network has peers",
 		`{"subnets": [{"cidr": "10.0.0.0/16"}], "isolated": true, "backends": [{"type": "bgp"}]}`:                   "can only have the backend vxlan",
 		`{"subnets": [{"cidr": "10.0.0.0/16"}], "isolated": true, "backends": [{"type": "vxlan", "direct": true}]}`: "direct cannot be set",
+		`{"subnets": [{"cidr": "10.0.0.0/16"}], "mtu": 1400}`:                                                       "nodes do not connect the pods of this network",
+		`{"subnets": [{"cidr": "10.0.0.0/16"}], "backends": [{"type": "vxlan"}]}`:                                   "nodes do not connect the pods of this network",
 		`{"subnets": [{"cidr": "10.0.0.0/16"}], "mtu": 100}`:                                                        "spec.mtu",
 		`{"subnets": [{"cidr": "10.0.0.0/16"}], "backends": [{"type": "udp"}]}`:                                     "spec.backends[0].type",
 	} {
