@@ -276,15 +276,16 @@ func (a *Agent) reconcile(ctx context.Context) (again time.Duration) {
 	}
 	a.publish.setNode(self, synced)
 	w.Problems = append(w.Problems, problems...)
+	var unwritten error
 	if a.status.setMTU(w.MTU) || a.mtuUnwritten {
 		defer a.manager.Wake() // flannel's file contains the MTU, too
-		err := a.manager.WriteMTU()
-		a.mtuUnwritten = err != nil
-		if err != nil {
-			return a.status.failed(fmt.Errorf("write the MTU for the plugins: %w", err))
-		}
+		unwritten = a.manager.WriteMTU()
+		a.mtuUnwritten = unwritten != nil
 	}
 	rep := a.reconciler.reconcile(&w, a.storeCache.synced())
+	if unwritten != nil { // as on a full disk, on which routes must still be right
+		rep.Errors = append(rep.Errors, fmt.Errorf("write the MTU for the plugins: %w", unwritten))
+	}
 	w.Problems = append(w.Problems, refusedRoutes(rep)...)
 	a.logReconcile(ctx, &w, rep, began)
 	a.logInvalid(&w)

@@ -5,14 +5,17 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/config"
+	"github.com/fairlead/fairlead/agent/desired"
 	"github.com/fairlead/fairlead/agent/source"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/reconcile"
 )
 
 // TestMTUIndex checks that only links to containers count, and that a removed link no longer does.
@@ -28,7 +31,19 @@ func TestMTUIndex(t *testing.T) {
 	}
 }
 
-// TestMTUWrittenAfterFailure checks that the agent writes a new MTU for the plugins again after it could not.
+// counting counts reconciliations.
+type counting struct {
+	recorder
+	n int
+}
+
+func (c *counting) reconcile(w *desired.State, synced bool) *reconcile.Report {
+	c.n++
+	return c.recorder.reconcile(w, synced)
+}
+
+// TestMTUWrittenAfterFailure checks that the agent writes a new MTU for the plugins again after it could not, and that it
+// reconciles the kernel meanwhile.
 func TestMTUWrittenAfterFailure(t *testing.T) {
 	t.Parallel()
 	lib := t.TempDir()
@@ -38,7 +53,8 @@ func TestMTUWrittenAfterFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	a, err := newAgent(Options{Config: c, Store: s, Lib: lib, Run: filepath.Join(lib, "r"), Log: quietLog()}, &recorder{netip.MustParsePrefix("192.0.2.1/24")})
+	count := &counting{recorder: recorder{netip.MustParsePrefix("192.0.2.1/24")}}
+	a, err := newAgent(Options{Config: c, Store: s, Lib: lib, Run: filepath.Join(lib, "r"), Log: quietLog()}, count)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,6 +67,9 @@ func TestMTUWrittenAfterFailure(t *testing.T) {
 	}
 	if again := a.reconcile(t.Context()); again == 0 {
 		t.Fatal("the MTU could not be written, and the agent does not try again")
+	}
+	if a.status.reconcileErr == nil || !strings.Contains(a.status.reconcileErr.Error(), "write the MTU for the plugins") || count.n != 1 {
+		t.Errorf("%d reconciliations, and the status has the error %v; want one, and that of the MTU", count.n, a.status.reconcileErr)
 	}
 	if err := errors.Join(os.Remove(dir.Root()), os.Rename(away, dir.Root()), dir.Write(&local.Network{Name: cluster.DefaultNetwork})); err != nil {
 		t.Fatal(err)

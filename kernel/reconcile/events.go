@@ -118,7 +118,6 @@ func (r *Reconciler) wantsRule(body []byte) bool {
 	return false
 }
 
-// tableEvent reports whether an event is about the owner's table.
 // ofTable reports whether an event is about an nftables table. Attribute 1 of all messages but one is the table.
 func (ev Event) ofTable(name string) bool {
 	return ev.nft && len(ev.body) >= 4 && ev.typ&0xff != unix.NFT_MSG_NEWGEN && netlink.Text(netlink.Attr(ev.body[4:], unix.NFTA_TABLE_NAME)) == name

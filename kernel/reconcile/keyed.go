@@ -285,7 +285,16 @@ func (r *Reconciler) reply(rep *Report, s change, err error) {
 		if errors.Is(err, unix.EEXIST) {
 			err = fmt.Errorf("a third-party object is in the way: %w", err)
 		}
-		r.known = false // the remembered state may be wrong
+		if !unusableHop(s.o, err) {
+			r.known = false // the remembered state may be wrong
+		}
 		rep.fail(s.o, err)
 	}
+}
+
+// unusableHop reports whether the kernel rejected a route because of its next hop (net/ipv4/fib_semantics.c,
+// net/ipv6/route.c). Then nothing contradicts the remembered state.
+func unusableHop(o kernel.Object, err error) bool {
+	_, route := o.(*kernel.Route)
+	return route && (errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.EINVAL))
 }

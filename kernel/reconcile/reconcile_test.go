@@ -170,6 +170,29 @@ func TestReconcileKeepsThirdPartyRoutes(t *testing.T) {
 	}
 }
 
+// TestRejectedRoute checks that the changes of other software are still noticed if the kernel rejects a route, and that the
+// route is tried again.
+func TestRejectedRoute(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	existingVXLAN(t)
+	_, r := reconciler(t)
+	events := monitor(t)
+	good := &kernel.Route{Dst: netip.MustParsePrefix("10.1.0.0/24"), Link: "eth0", Via: netip.MustParseAddr("192.0.2.9")}
+	want := append(vx(), good, &kernel.Route{Dst: netip.MustParsePrefix("10.2.0.0/24"), Link: "eth0", Via: netip.MustParseAddr("198.51.100.2")})
+	for range 2 {
+		if rep := r.Reconcile(want); len(rep.Errors) != 1 {
+			t.Fatalf("errors %v, want that of one route", rep.Errors)
+		}
+	}
+	kerneltest.Run(t, "ip", "route", "del", "10.1.0.0/24")
+	await(t, events, "the deletion of a route", func(ev reconcile.Event) bool { return r.NeedsResync(ev, nil) })
+	kerneltest.Run(t, "ip", "address", "add", "198.51.100.1/24", "dev", "eth0")
+	if rep := r.Reconcile(want); len(rep.Errors) != 0 || rep.Applied != 2 {
+		t.Errorf("errors %v, applied %q; want two routes", rep.Errors, rep.Changes)
+	}
+}
+
 // monitor returns the events of the test's namespace.
 func monitor(t *testing.T) <-chan []reconcile.Event {
 	t.Helper()
