@@ -266,19 +266,19 @@ func (v *Veth) restore(e *Engine) error {
 	return e.setLink(v, v.PeerSide, v.PeerName, v.peerAttrs())
 }
 
-// remove deletes the pair by its host end. If that is missing, the container end may lead to a pair of the reference
-// plugin.
+// remove deletes the pair by its host end. If that is missing, the container end may lead to it under another name, or to
+// a pair of the reference plugin.
 func (v *Veth) remove(e *Engine) error {
 	err := e.deleteLink(Host, v.Name, v.OwnerTag)
 	if !errors.Is(err, os.ErrNotExist) || v.PeerSide != Container || e.ns[Container] == nil {
 		return err
 	}
 	in, err := e.Link(Container, v.PeerName)
-	if err != nil || in.Kind != "veth" {
+	if err != nil || !in.IsPair() {
 		return err
 	}
 	out, err := e.OtherEnd(in)
-	if err != nil || !likeReference(out) {
+	if err != nil || !likeReference(out) && !ownedBy(out, v.OwnerTag) {
 		return nil // another owner's pair
 	}
 	_, err = e.Request(Host, netlink.Request{Type: unix.RTM_DELLINK, Flags: 0, Body: netlink.LinkMessage(out.Index, 0, 0)})
@@ -292,13 +292,19 @@ func likeReference(l *LinkInfo) bool {
 	return ok && l.Kind == "veth" && l.Alias == "" && len(digits) == 8 && strings.Trim(digits, "0123456789abcdef") == ""
 }
 
-// deleteLink deletes a link if it has the owner tag.
+// ownedBy reports whether a link that belongs to an owner by its name or its peer has the owner's tag. Other software
+// may have replaced the tag: then the link is one that Fairlead created, and that no other owner has.
+func ownedBy(l *LinkInfo, tag string) bool {
+	return l.Alias == tag || l.Group == LinkGroup && !strings.HasPrefix(l.Alias, TagPrefix)
+}
+
+// deleteLink deletes a link if it is the owner's. Its name derives from the owner.
 func (e *Engine) deleteLink(s Side, name, tag string) error {
 	l, err := e.Link(s, name)
 	if err != nil {
 		return err
 	}
-	if l.Alias != tag {
+	if !ownedBy(l, tag) {
 		return nil
 	}
 	delete(e.index[s], name)
