@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -96,8 +98,8 @@ func (a *Addr) ensure(e *Engine) error {
 		} else {
 			e.noteCreated(a)
 		}
-		if a.Prefix.Addr().Is6() && !a.DAD {
-			e.later = append(e.later, later{a, func() error { a.waitForLocalRoute(e, i); return nil }})
+		if a.Prefix.Addr().Is6() {
+			e.later = append(e.later, later{a, func() error { return a.waitForUse(e, i) }})
 		}
 		return nil
 	})
@@ -108,13 +110,49 @@ func (a *Addr) explain(e *Engine, err error) error {
 	if !a.Prefix.Addr().Is6() || !errors.Is(err, unix.EINVAL) {
 		return err
 	}
-	if l, e2 := e.Link(a.In, a.Link); e2 == nil && l.MTU < minIPv6MTU {
-		return fmt.Errorf("an IPv6 address needs an MTU of at least %d bytes, and %s has %d: %w", minIPv6MTU, a.Link, l.MTU, err)
+	if l, e2 := e.Link(a.In, a.Link); e2 == nil && l.MTU < MinIPv6MTU {
+		return fmt.Errorf("an IPv6 address needs an MTU of at least %d bytes, and %s has %d: %w", MinIPv6MTU, a.Link, l.MTU, err)
 	}
 	return err
 }
 
-const minIPv6MTU = 1280 // bytes, RFC 8200, 5
+// MinIPv6MTU is the smallest MTU of a link with IPv6, in bytes (RFC 8200, 5).
+const MinIPv6MTU = 1280
+
+// waitForUse waits until the kernel uses an IPv6 address.
+func (a *Addr) waitForUse(e *Engine, index int) error {
+	if !a.DAD {
+		a.waitForLocalRoute(e, index)
+		return nil
+	}
+	return a.waitForDAD(e, index)
+}
+
+// dadTimeout is how long an address may be tentative. Duplicate address detection takes up to two seconds, from when the
+// link has a carrier (RFC 4862, 5.4).
+const dadTimeout = 10 * time.Second
+
+// waitForDAD waits until duplicate address detection ends. It returns an error if another host has the address.
+func (a *Addr) waitForDAD(e *Engine, index int) error {
+	done, err := e.pollFor(dadTimeout, func() (bool, error) {
+		have, err := e.AddrInfos(a.In, index)
+		if err != nil {
+			return false, err
+		}
+		i := slices.IndexFunc(have, func(h AddrInfo) bool { return h.Prefix == a.Prefix })
+		switch {
+		case i < 0:
+			return false, fmt.Errorf("address %s of %s has disappeared", a.Prefix, a.Link)
+		case have[i].Duplicate:
+			return false, fmt.Errorf("duplicate address detection failed: another host on the link of %s has the address %s", a.Link, a.Prefix.Addr())
+		}
+		return !have[i].Tentative, nil
+	})
+	if err == nil && !done {
+		err = fmt.Errorf("duplicate address detection for %s on %s has not ended after %v: does the link have a carrier?", a.Prefix.Addr(), a.Link, dadTimeout)
+	}
+	return err
+}
 
 // waitForLocalRoute waits until the kernel accepts packets to an IPv6 address. A kernel worker adds the local route,
 // and on a busy host it comes late. Without that route the first packet is forwarded and lost, and a neighbour that has

@@ -158,10 +158,14 @@ func (e *Engine) waitForLink(link string, so func(*LinkInfo) bool) (is bool, err
 // poll asks until the answer is yes, up to portTimeout, and returns the last answer. Between questions, it waits an eighth
 // of the time since the first one: on a busy host, the answer comes late, and questions would make it later.
 func (e *Engine) poll(question func() (yes bool, err error)) (yes bool, err error) {
+	return e.pollFor(portTimeout, question)
+}
+
+func (e *Engine) pollFor(limit time.Duration, question func() (yes bool, err error)) (yes bool, err error) {
 	for began := time.Now(); ; {
 		yes, err := question()
 		waited := time.Since(began)
-		if yes || err != nil || waited > portTimeout {
+		if yes || err != nil || waited > limit {
 			return yes, err
 		}
 		if err := e.pause(max(portPollInterval, waited/8)); err != nil {

@@ -13,6 +13,7 @@ import (
 type Interface struct {
 	Name            string
 	DAD             bool // IPv6 addresses wait for duplicate address detection
+	NoDAD           bool // the link-local address does not wait for it either
 	NoRoute         bool // the kernel creates no routes for the addresses' prefixes
 	RetryWhileTaken bool // retry while the container's previous namespace still holds the address on the shared parent
 }
@@ -43,6 +44,9 @@ func (i Interface) sysctls(r *cni.Result) (list kernel.Objects) {
 		set("ipv6", "lo", "disable_ipv6", "0") // a runtime may create the namespace without IPv6
 		set("ipv6", i.Name, "disable_ipv6", "0")
 		set("ipv6", i.Name, "accept_ra", "0") // IPAM assigns the addresses; ignore router advertisements (CVE-2020-10749)
+		if i.NoDAD {
+			set("ipv6", i.Name, "accept_dad", "0")
+		}
 		set("ipv6", i.Name, "keep_addr_on_down", "1")
 		set("ipv6", i.Name, "ndisc_notify", "1")
 	}

@@ -92,12 +92,12 @@ func (c *sbr) staysInMain(ip cni.IP, r kernel.RouteInfo) bool {
 	return c.AddSourceHints && !r.Via.IsValid() && len(r.Hops) == 0 && r.Dst == ip.Address.Masked()
 }
 
-// absentRoutes removes routes from the main table that other tables have now. Routes through a gateway are removed
-// first, and so restored last.
+// absentRoutes removes routes from the main table that other tables have now, except that to IPv6 link-local addresses:
+// every interface has one. Routes through a gateway are removed first, and so restored last.
 func absentRoutes(a *plugin.Attachment, routes []kernel.RouteInfo, taken []bool) (list kernel.Objects) {
 	for _, byGateway := range []bool{true, false} {
 		for n, rt := range routes {
-			if taken[n] && rt.Via.IsValid() == byGateway && !rt.Dst.Addr().IsLinkLocalUnicast() {
+			if local6 := rt.Dst.Addr().Is6() && rt.Dst.Addr().IsLinkLocalUnicast(); taken[n] && rt.Via.IsValid() == byGateway && !local6 {
 				list = append(list, &kernel.AbsentRoute{Route: *asRoute(a, rt)})
 			}
 		}

@@ -199,10 +199,29 @@ func (c *tuning) Addressed(a *plugin.Attachment, r *cni.Result) (list kernel.Obj
 	if err != nil {
 		return nil, fmt.Errorf("in the container: %w", err)
 	}
-	for i := range r.Interfaces {
-		if own := &r.Interfaces[i]; own.Name == a.IfName && own.Sandbox != "" && c.mac != "" {
-			own.Mac = c.mac
-		}
+	own := ownInterface(a, r)
+	six := func(ip cni.IP) bool {
+		of := r.InterfaceOf(ip)
+		return ip.Address.Addr().Is6() && (of == nil || of == own)
+	}
+	if c.MTU > 0 && c.MTU < kernel.MinIPv6MTU && slices.ContainsFunc(r.IPs, six) {
+		return nil, cni.Invalid(c.Raw, c.at("mtu"), fmt.Sprintf("%s has an IPv6 address, which the kernel would remove: want at least %d bytes (RFC 8200)", a.IfName, kernel.MinIPv6MTU))
+	}
+	if own != nil && c.mac != "" {
+		own.Mac = c.mac
 	}
 	return append(list, &kernel.LinkAttrs{Link: a.IfName, Set: set, Previous: set.CurrentOf(l)}), nil
+}
+
+// ownInterface returns the container's interface in a result, or nil. Some plugins do not say that it is in a container.
+func ownInterface(a *plugin.Attachment, r *cni.Result) *cni.Interface {
+	named := func(i cni.Interface) bool { return i.Name == a.IfName }
+	i := slices.IndexFunc(r.Interfaces, func(i cni.Interface) bool { return named(i) && i.Sandbox != "" })
+	if i < 0 {
+		i = slices.IndexFunc(r.Interfaces, named)
+	}
+	if i < 0 {
+		return nil
+	}
+	return &r.Interfaces[i]
 }

@@ -139,7 +139,7 @@ func (c *bridge) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects,
 	if c.AntiSpoof {
 		list = append(list, pinAddresses(a, a.LinkName("veth"), r, "bridge")...)
 	}
-	list = append(list, plugin.Interface{Name: a.IfName, DAD: c.EnableDAD}.Objects(r)...)
+	list = append(list, plugin.Interface{Name: a.IfName, DAD: c.EnableDAD, NoDAD: !c.EnableDAD}.Objects(r)...)
 	list = append(list, plugin.Routes(a.IfName, r)...)
 	if c.IPMasq {
 		list = append(list, masquerade(a, r, deref(c.IPMasqBackend))...)
