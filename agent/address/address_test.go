@@ -388,6 +388,54 @@ func TestLostBlock(t *testing.T) {
 	kerneltest.Until(t, func() bool { return len(again.Problems()) == 0 })
 }
 
+// TestRenamedNode checks that a node with another name takes over the block that its containers use, unless the former name
+// is alive: then it is another machine with a copy of this one's disk.
+func TestRenamedNode(t *testing.T) {
+	t.Parallel()
+	for _, alive := range []bool{false, true} {
+		b := newBed(t, twoSubnets)
+		m, stop := b.node("a", func(o *Options) { o.Machine = "m" })
+		kerneltest.Until(t, func() bool { return len(blocks(m)) == 1 })
+		blk := blocks(m)[0]
+		set, err := local.Subnet{CIDR: netip.MustParsePrefix("10.244.0.0/24")}.Ranges(blk)
+		must(t, err)
+		hold(t, m, ipam.Owner{ContainerID: "c9", IfName: "eth0"}, set...)
+		stop()
+		s := b.open(t)
+		if alive {
+			_, err := s.Hold(storetest.Context(t), cluster.AliveKey("a"), []byte("{}"), time.Minute)
+			must(t, err)
+		}
+		o := m.Options
+		o.Store, o.Node = b.open(t), "a2"
+		again, _ := b.run(o)
+		owner := func() string {
+			e, err := s.Get(storetest.Context(t), cluster.BlockKey("default", blk))
+			must(t, err)
+			return string(e.Value)
+		}
+		if alive {
+			kerneltest.Eventually(t, func() error {
+				if p := again.Problems(); len(p) != 1 || !strings.Contains(p[0], "it belongs to node a now, but containers here hold 1 of") {
+					return fmt.Errorf("the block is %s, and the node has the problems %q", owner(), p)
+				}
+				return nil
+			})
+			if !strings.Contains(owner(), `"a"`) {
+				t.Errorf("node a is alive, and its block is %s", owner())
+			}
+			continue
+		}
+		kerneltest.Eventually(t, func() error {
+			if o, list := owner(), blocks(again); !strings.Contains(o, `"a2"`) || !slices.Contains(list, blk) {
+				return fmt.Errorf("the block is %s, and the node has %v and the problems %q", o, list, again.Problems())
+			}
+			return nil
+		})
+		kerneltest.Until(t, func() bool { return len(again.Problems()) == 0 })
+	}
+}
+
 // TestBlockOfAnotherLength checks that a node that was removed does not claim its block again if the network's blocks
 // have another length by now: it would overlap with those of other nodes.
 func TestBlockOfAnotherLength(t *testing.T) {

@@ -182,10 +182,26 @@ func (m *Manager) stamp(ctx context.Context, key string, b cluster.Block) error 
 	return nil
 }
 
+// takeOver claims a block that this machine had under another name of its node, and whose addresses containers here use. It
+// returns false if it cannot, as when a node with that name is alive.
+func (m *Manager) takeOver(ctx context.Context, block store.Op, s local.Subnet, former string) bool {
+	var err error
+	if block.Value, err = m.blockDocument(s.CIDR); err == nil {
+		err = m.commit(ctx, []store.Op{block, {Key: cluster.AliveKey(former), Verify: true}})
+	}
+	if err != nil {
+		m.Log.Warn("cannot take over a block from the former name of this node", "key", block.Key, "former", former, "err", err)
+		return false
+	}
+	m.Log.Warn("took over a block from the former name of this node", "key", block.Key, "former", former)
+	return true
+}
+
 func (m *Manager) keepBlock(ctx context.Context, network string, s local.Subnet, block netip.Prefix, held []netip.Addr) error {
 	key := cluster.BlockKey(network, block)
 	m.mu.Lock()
-	now, in := m.state.snap.Blocks[key], m.state.snap.Networks[network]
+	now, in, was := m.state.snap.Blocks[key], m.state.snap.Networks[network], m.state.revision(key)
+	renamed := now != nil && now.Node != m.Node && now.Machine != "" && now.Machine == m.Machine
 	m.mu.Unlock()
 	report := func(err error) {
 		if delete(m.lostBlocks, key); err != nil {
@@ -198,6 +214,9 @@ func (m *Manager) keepBlock(ctx context.Context, network string, s local.Subnet,
 	case now != nil && now.Node == m.Node && now.Machine == "" && m.Machine != "" && !now.OfNode:
 		return m.stamp(ctx, key, *now)
 	case now != nil && now.Node == m.Node && m.isOwn(now.Machine) || n == 0:
+		report(nil)
+		return nil
+	case renamed && m.takeOver(ctx, store.Op{Key: key, Expect: was}, s, now.Node):
 		report(nil)
 		return nil
 	case now != nil:
