@@ -99,7 +99,8 @@ func TestNetworkApply(t *testing.T) {
 	apply(exitInvalid, "name: a\nsubnets: [{cidr: 10.6.0.0/16}]", `n.yaml:1:7: name is "a": the command line says "b"`, "b")
 	apply(exitInvalid, strings.Replace(green, "type: vxlan", "type: vxlann", 1), "n.yaml:9:13: backends[0].type = vxlann: want one of host-gw, vxlan, wireguard, ipip, bgp")
 	apply(exitInvalid, strings.Replace(green, "10.5.0.0/16", "10.5.0.1/16", 1), "n.yaml:4:13: network green: subnets[0].cidr is 10.5.0.1/16: want its first address")
-	apply(1, strings.Replace(green, "isolated: true", "isolated: false", 1), "network green: isolated cannot be changed")
+	apply(exitInvalid, strings.Replace(green, "isolated: true", "isolated: false", 1), "n.yaml:9:5: network green: backends is set, but hosts do not connect the containers of this network")
+	apply(1, "name: olive\nsubnets: [{cidr: 10.6.0.0/16}]", "network olive: isolated cannot be changed")
 }
 
 // Create has flags for everything that a network commonly has.
