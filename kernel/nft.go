@@ -239,7 +239,8 @@ func lacksSubsystem(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPROTONOSUPPORT)
 }
 
-// nftSets lists the sets of our tables, as elements without a key.
+// nftSets lists the sets of our tables, as elements without a key. It skips sets of a type that Fairlead never uses:
+// another program added them.
 func (e *Engine) nftSets() (out []Element, err error) {
 	for _, family := range []string{"inet", "bridge", "arp"} { // where Fairlead has a table
 		b := nft.Message(family)
@@ -251,6 +252,9 @@ func (e *Engine) nftSets() (out []Element, err error) {
 		for _, m := range msgs {
 			if len(m) > 4 && netlink.Text(netlink.Attr(m[4:], unix.NFTA_SET_TABLE)) == Table {
 				name, typ := nft.ParseSet(m[4:])
+				if _, err := nft.ParseSetType(typ); err != nil {
+					continue
+				}
 				out = append(out, Element{Family: family, Table: Table, Set: name, Type: typ})
 			}
 		}

@@ -394,6 +394,20 @@ func TestRulesOfFamiliesReadBack(t *testing.T) {
 	}
 }
 
+// TestRemoveTaggedWithUnknownSetType adds a set of a type that Fairlead does not use to its table, as an administrator
+// may. Dead owners' elements in the other sets are still removed.
+func TestRemoveTaggedWithUnknownSetType(t *testing.T) {
+	t.Parallel()
+	e, _ := masqueraded(t)
+	kerneltest.Run(t, "nft", "add", "set", "inet", kernel.Table, "admin", "{ type inet_service . ct_state; }")
+	if err := e.RemoveTagged(owner.Owns); err != nil {
+		t.Error(err)
+	}
+	if s := kerneltest.Run(t, "nft", "list", "ruleset"); strings.Contains(s, owner.Tag()) || !strings.Contains(s, "set admin") {
+		t.Errorf("want the administrator's set and no element of the dead owner:\n%s", s)
+	}
+}
+
 func TestElementTaken(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
