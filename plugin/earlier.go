@@ -69,6 +69,9 @@ func (j *job) tryRemoveEarlier(ctx context.Context) (inProgress bool, err error)
 		j.reservation, j.reservedFor = nil, kernel.Owner{}
 		return false, nil
 	case !j.Chained && (len(j.jobs) > 0 || rec.HasNetns() && attached(rec)):
+		if j.createdByList() {
+			return false, cni.Errorf(cni.CodeInvalidNetworkConfig, "an earlier plugin of this list already creates %s: remove one of the two plugins from the list", rec.IfName)
+		}
 		return false, cni.Errorf(cni.CodeInvalidNetworkConfig, "container %s is already attached to network %s as %s, with %s: run DEL first",
 			rec.ContainerID, rec.Network, rec.IfName, addresses(rec))
 	}
@@ -81,6 +84,13 @@ func (j *job) tryRemoveEarlier(ctx context.Context) (inProgress bool, err error)
 		return false, fmt.Errorf("undo an earlier ADD of this attachment: %w", err)
 	}
 	return false, nil
+}
+
+// createdByList reports whether an earlier plugin of this ADD's list has created the interface.
+func (j *job) createdByList() bool {
+	return len(j.jobs) > 0 || j.base.Prev != nil && slices.ContainsFunc(j.base.Prev.Interfaces, func(i cni.Interface) bool {
+		return i.Name == j.att.IfName && i.Sandbox != ""
+	})
 }
 
 // isGone reports whether the network namespace of a record is gone. Its path may belong to another container by now.
