@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -68,10 +69,10 @@ func (c *Command) exists(e *Engine) (bool, error) {
 	exit, ended := errors.AsType[*exec.ExitError](err)
 	switch {
 	case err == nil:
-		return true, nil
+		return e.hasExactRule(c.Probe)
 	case errors.Is(err, exec.ErrNotFound): // then it cannot have created anything; creating fails with this error
 		return false, nil
-	case ended && exit.ExitCode() == 1 && slices.ContainsFunc(absentMessages(), func(w string) bool { return strings.Contains(err.Error(), w) }):
+	case reportsAbsent(err):
 		return false, nil
 	case ended && exit.ExitCode() == 2 && !strings.Contains(err.Error(), "shared object"): // iptables: no such chain, or an unknown match
 		return false, nil
@@ -98,6 +99,9 @@ func (c *Command) remove(e *Engine) error {
 	if err != nil && len(c.Clear) > 0 && e.run(c.Clear) == nil {
 		err = e.run(c.Undo)
 	}
+	if reportsAbsent(err) { // a concurrent DEL or GC removed it
+		return nil
+	}
 	return ofCommand(c.Undo, err)
 }
 
@@ -109,10 +113,47 @@ func ofCommand(argv []string, err error) error {
 	return fmt.Errorf("%s: %w", strings.Join(argv, " "), err)
 }
 
+// hasExactRule reports whether the rule exists that a probe found. It asks ip6tables-legacy again: of its version 1.8.9,
+// -C ignores the options of matches and targets, and finds port 80 when it is asked for port 81. -D compares everything,
+// and with --test it deletes nothing.
+func (e *Engine) hasExactRule(probe []string) (bool, error) {
+	if len(probe) < 6 || !strings.HasPrefix(probe[0], "ip6tables") || probe[4] != "-C" { // ip6tables -w -t TABLE -C CHAIN ...
+		return true, nil
+	}
+	path, err := exec.LookPath(probe[0])
+	if err != nil {
+		return false, err
+	}
+	if path, err = filepath.EvalSymlinks(path); err != nil {
+		return false, err
+	}
+	if filepath.Base(path) != "xtables-legacy-multi" {
+		return true, nil
+	}
+	rule := "*" + probe[3] + "\n-D"
+	for _, word := range probe[5:] {
+		rule += ` "` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(word) + `"`
+	}
+	err = e.runWith(rule+"\nCOMMIT\n", []string{path, "ip6tables-restore", "-w", "--noflush", "--test"})
+	if reportsAbsent(err) {
+		return false, nil
+	}
+	return err == nil, ofCommand(probe, err)
+}
+
+// reportsAbsent reports whether a command failed because its object does not exist.
+func reportsAbsent(err error) bool {
+	exit, ended := errors.AsType[*exec.ExitError](err)
+	return ended && exit.ExitCode() == 1 && slices.ContainsFunc(absentMessages(), func(message string) bool {
+		return strings.Contains(err.Error(), message)
+	})
+}
+
 // absentMessages returns the messages by which the commands report a missing object, or a chain of another kind with
 // the same name.
 func absentMessages() []string {
-	return []string{"does a matching rule exist", "No chain/target/match by that name", "does not exist", "is incompatible", "No such file or directory"}
+	return []string{"does a matching rule exist", "No chain/target/match by that name", "does not exist", "is incompatible", "No such file or directory",
+		"ip6tables-restore: line 2 failed"} // see hasExactRule
 }
 
 // commandTimeout limits a command, in addition to the context. iptables waits for its lock without a limit.
@@ -137,7 +178,10 @@ func (e *Engine) command(path string, args ...string) (cmd *exec.Cmd, done func(
 }
 
 // run runs a command. The error contains its output.
-func (e *Engine) run(argv []string) error {
+func (e *Engine) run(argv []string) error { return e.runWith("", argv) }
+
+// runWith is run with an input for the command.
+func (e *Engine) runWith(input string, argv []string) error {
 	if len(argv) == 0 {
 		return fmt.Errorf("no command")
 	}
@@ -146,6 +190,9 @@ func (e *Engine) run(argv []string) error {
 		return fmt.Errorf("%s is needed for this configuration and is not installed: %w", argv[0], err)
 	}
 	cmd, done := e.command(path, argv[1:]...)
+	if input != "" {
+		cmd.Stdin = strings.NewReader(input)
+	}
 	out, err := cmd.CombinedOutput()
 	if err = done(err); err != nil {
 		return fmt.Errorf("%s: %w", strings.TrimSpace(string(out)), err)
