@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -43,11 +44,12 @@ func TestKernelWithoutNFTables(t *testing.T) {
 	if err := e.Remove(append(list, &ReferenceRules{Family: "ip", Table: "nat", Chain: "POSTROUTING", JumpTarget: "CNI-1"})); err != nil {
 		t.Errorf("remove: %v", err)
 	}
-	if err := e.Apply(list); !errors.Is(err, unix.EINVAL) {
+	if err := e.Apply(list); !errors.Is(err, unix.EINVAL) || !strings.Contains(err.Error(), "the kernel lacks nftables: load the module nf_tables") {
 		t.Errorf("apply: %v", err)
 	}
 	const unknown = 31
-	if _, err := netlink.Dial(unknown, nil); !lacksSubsystem(err) {
+	_, err := netlink.Dial(unknown, nil)
+	if err = needsNFTables(err); !lacksSubsystem(err) || !strings.Contains(err.Error(), `"ipMasqBackend" and "backend" set to "iptables"`) {
 		t.Errorf("a kernel without netfilter sockets: %v", err)
 	}
 }

@@ -65,11 +65,11 @@ func distinct[T inRuleset](list []T) (out []T) {
 func (e *Engine) tryCommit(list []inRuleset, all bool) error {
 	c, err := e.Netfilter()
 	if err != nil {
-		return err
+		return needsNFTables(err)
 	}
 	gen, missing, err := e.missingRules(list)
 	if err != nil {
-		return err
+		return needsNFTables(err)
 	}
 	// If the rules of a chain group exist, its other parts exist, too. If not, the kernel reports a missing part, and
 	// the next attempt adds all parts.
@@ -96,6 +96,15 @@ func (e *Engine) tryCommit(list []inRuleset, all bool) error {
 		return fmt.Errorf("nftables transaction: %w", err)
 	}
 	return e.checkReplies(b, resp)
+}
+
+// needsNFTables explains an error of a kernel without nftables.
+func needsNFTables(err error) error {
+	if !lacksSubsystem(err) {
+		return err
+	}
+	return fmt.Errorf("the kernel lacks nftables: load the module nf_tables; "+
+		`masquerade and host ports also work with "ipMasqBackend" and "backend" set to "iptables": %w`, err)
 }
 
 // addTo adds a part that does not exist. It does not add an existing chain again: the kernel treats that as an update,
@@ -172,13 +181,21 @@ func (e *Engine) checkReplies(b *transaction, resp []netlink.Response) error {
 			continue
 		}
 		if r.Err != nil && !replaced {
-			return about(b.objects[i], r.Err)
+			return about(b.objects[i], b.explain(b.objects[i], r.Err))
 		}
 	}
 	if replaced {
 		return unix.ERESTART
 	}
 	return nil
+}
+
+// explain adds the usual reason if a rule cannot be added although the transaction adds all its sets and chains.
+func (b *transaction) explain(o inRuleset, err error) error {
+	if n, ok := o.(*NFT); ok && n.Kind == "rule" && b.all && errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("%w: the kernel may lack a module of nftables for this rule, such as nft_meta_bridge for family bridge", err)
+	}
+	return err
 }
 
 // evict deletes an element whose owner is dead or is the new owner itself. An element of another attachment of the same

@@ -408,6 +408,16 @@ func TestRemoveTaggedWithUnknownSetType(t *testing.T) {
 	}
 }
 
+// TestRuleWithoutModule applies a rule that the kernel rejects like one whose module it lacks.
+func TestRuleWithoutModule(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	err := open(t, "", kernel.Options{}).Apply(append(masquerade("10.1.0.5"), part("rule", "postrouting", "jump nosuch")))
+	if err == nil || !strings.Contains(err.Error(), "jump nosuch: no such file or directory: the kernel may lack a module of nftables for this rule") {
+		t.Error(err)
+	}
+}
+
 func TestElementTaken(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)

@@ -121,13 +121,22 @@ func (c *portmap) fromLoopback(a *plugin.Attachment, r *cni.Result, target netip
 	if link == "" {
 		return nil
 	}
-	return kernel.Objects{
+	list := kernel.Objects{
 		ruleset.Part("table", "", ""),
 		ruleset.Part("chain", "loopback", ruleset.Raw),
 		ruleset.Part("rule", "loopback", `iifname != "lo" ip daddr 127.0.0.0/8 drop`),
 		ruleset.Part("rule", "loopback", `iifname != "lo" ip saddr 127.0.0.0/8 drop`),
-		&kernel.Sysctl{Key: "net/ipv4/conf/" + link + "/route_localnet", Value: "1", IsShared: true},
 	}
+	if c.iptables() { // the kernel may lack nftables
+		t := ruleset.FamilyOf(true).IPTables.Mangle()
+		list = kernel.Objects{
+			t.Chain("FL-LOOPBACK", true),
+			t.Rule(true, "FL-LOOPBACK", "-d", "127.0.0.0/8", "-j", "DROP"),
+			t.Rule(true, "FL-LOOPBACK", "-s", "127.0.0.0/8", "-j", "DROP"),
+			t.First("PREROUTING", "!", "-i", "lo", "-j", "FL-LOOPBACK"),
+		}
+	}
+	return append(list, &kernel.Sysctl{Key: "net/ipv4/conf/" + link + "/route_localnet", Value: "1", IsShared: true})
 }
 
 // hostLink returns the attachment's interface through which the host reaches the container: its bridge, or its end of

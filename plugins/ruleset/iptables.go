@@ -6,11 +6,14 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// IPTables is the iptables command of one family, in table nat or, after Filter, in table filter.
+// IPTables is the iptables command of one family, in table nat or, after Filter or Mangle, in another table.
 type IPTables string
 
 // Filter returns the command for table filter.
 func (t IPTables) Filter() IPTables { return t + " filter" }
+
+// Mangle returns the command for table mangle.
+func (t IPTables) Mangle() IPTables { return t + " mangle" }
 
 func (t IPTables) command(args ...string) []string {
 	name, table, ok := strings.Cut(string(t), " ")

@@ -32,14 +32,15 @@ func sharedLines() []string {
 		`[-+] /proc/sys/net/ipv4/conf/host0/route_localnet = [01]`, // of the link that outlives a chained plugin
 
 		// Tables, base chains, and rules that belong to no attachment. A set's elements match no pattern.
-		`\+ table (inet|bridge) fairlead {`, `\+ table ip6? (nat|filter) {`,
+		`\+ table (inet|bridge) fairlead {`, `\+ table ip6? (nat|filter|mangle) {`,
 		`\+ \t(set|map) (hostports-(one|any|masqall)[46]|macspoofchk(-ports)?) {`, `\+ \t\ttype [\w. :]+`,
 		`\+ \tchain (prerouting|output|postrouting|forward|loopback|hostports(-masquerade)?|ingress-(from|to)) {`,
-		`\+ \tchain (PREROUTING|OUTPUT|POSTROUTING|FORWARD|CNI-FORWARD|CNI-ADMIN|FL-HOSTPORT|FL-SETMARK-13) {`,
+		`\+ \tchain (PREROUTING|OUTPUT|POSTROUTING|FORWARD|CNI-FORWARD|CNI-ADMIN|FL-HOSTPORT|FL-LOOPBACK|FL-SETMARK-13) {`,
 		`\+ \t\ttype (nat|filter) hook \w+ priority [\w +-]+; policy accept;`,
 		`\+ \t\t.* comment "fairlead #[0-9a-f]{12}"`,
 		`\+ \t\t(fib daddr type local)? counter packets 0 bytes 0 jump (CNI-FORWARD|CNI-ADMIN|FL-HOSTPORT)`,
 		`\+ \t\tfib daddr type local counter packets 0 bytes 0 jump FL-HOSTPORT`,
+		`\+ \t\tiifname != "lo" counter packets \d+ bytes \d+ jump FL-LOOPBACK`, `\+ \t\tip [sd]addr 127\.0\.0\.0/8 counter packets 0 bytes 0 drop`,
 		`\+ \t\tcounter packets 0 bytes 0 meta mark set mark or 0x2000`,
 		`\+ \t\tmeta mark & 0x00002000 == 0x00002000 counter packets 0 bytes 0 (masquerade)?`,
 		`\+ \t?}`, `\+ `,

@@ -153,7 +153,7 @@ func TestHostPortAfterServices(t *testing.T) {
 // TestLoopbackServices covers CVE-2020-8558: route_localnet, which mappings on 127.0.0.1 need, let neighbours connect
 // to services that listen only on loopback.
 func TestLoopbackServices(t *testing.T) {
-	forEachBackend(t, func(t *testing.T, m *machine, _ string) {
+	forEachBackend(t, func(t *testing.T, m *machine, mapped string) {
 		m.serve("", "127.0.0.1:9999", "a secret")
 		if got := m.query("", "127.0.0.1:8081"); got != "a" {
 			t.Errorf("the mapping on 127.0.0.1 answers %q", got)
@@ -167,7 +167,11 @@ func TestLoopbackServices(t *testing.T) {
 			}
 		}
 		// Without the rule the connection succeeds.
-		kerneltest.Run(t, "nft", "flush", "chain", "inet", kernel.Table, "loopback")
+		if strings.Contains(mapped, "iptables") {
+			kerneltest.Run(t, "iptables", "-w", "-t", "mangle", "-F", "FL-LOOPBACK")
+		} else {
+			kerneltest.Run(t, "nft", "flush", "chain", "inet", kernel.Table, "loopback")
+		}
 		if got := m.query(m.Netns["b"], "127.0.0.1:9999"); got != "a secret" {
 			t.Errorf("without the rule the answer is %q: the attack does not work in this test", got)
 		}
