@@ -140,7 +140,11 @@ func describeRequest(r netlink.Request) string {
 		return "address " + netlink.Addr(netlink.Attr(r.Body[unix.SizeofIfAddrmsg:], unix.IFA_ADDRESS)).String()
 	}
 	rt := ParseRoute(r.Body)
-	return fmt.Sprintf("route %s via %s in table %d", rt.Dst, rt.Via, rt.Table)
+	via := ""
+	if rt.Via.IsValid() {
+		via = " via " + rt.Via.String()
+	}
+	return fmt.Sprintf("route %s%s in table %d", rt.Dst, via, rt.Table)
 }
 
 // restoreNextHops gives a multipath route that also uses other links its next hops on this link back. If the subnet of

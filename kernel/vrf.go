@@ -185,8 +185,16 @@ func (m *VRFMember) ensure(e *Engine) error {
 	if l.Master != 0 {
 		return fmt.Errorf("%s has another master already: %w", m.Link, unix.EBUSY)
 	}
+	c, err := e.saveLinkState(l.Index)
+	if err != nil {
+		return err
+	}
 	e.noteCreated(m)
-	return e.enslave(l, router.Index, unix.RT_TABLE_MAIN, router.VRFTable())
+	if err := e.setMaster(l, router.Index, c, unix.RT_TABLE_MAIN, router.VRFTable()); err != nil {
+		// The link leaves again with all that it had. remove would preserve only what the link has in the VRF.
+		return errors.Join(err, e.setMaster(l, 0, c, unix.RT_TABLE_MAIN, unix.RT_TABLE_MAIN))
+	}
+	return nil
 }
 
 // enslave changes the master of a container's link; 0 means none.
@@ -195,6 +203,11 @@ func (e *Engine) enslave(l *LinkInfo, master, from, to int) error {
 	if err != nil {
 		return err
 	}
+	return e.setMaster(l, master, c, from, to)
+}
+
+// setMaster changes the master of a link and restores the link's state, with the routes of one table in another.
+func (e *Engine) setMaster(l *LinkInfo, master int, c linkState, from, to int) error {
 	body := netlink.LinkMessage(l.Index, 0, 0)
 	body.Uint32(unix.IFLA_MASTER, uint32(master))
 	return e.changeAndRestore(netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: body}, c, from, to)

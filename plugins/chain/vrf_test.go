@@ -56,3 +56,15 @@ func TestVRFTable(t *testing.T) {
 		}
 	}
 }
+
+// TestVRFTablesOfTheKernel checks that a VRF cannot have a table that the kernel uses for every packet.
+func TestVRFTablesOfTheKernel(t *testing.T) {
+	t.Parallel()
+	for table, ok := range map[int]bool{-1: false, 0: true, 252: true, 253: false, 254: false, 255: false, 256: true, maxTable: true, maxTable + 1: false} {
+		v := &vrf{Name: "blue", Table: table}
+		v.Raw = []byte(`{}`)
+		if err := v.Validate(nil); (err == nil) != ok {
+			t.Errorf("table %d: %v", table, err)
+		}
+	}
+}

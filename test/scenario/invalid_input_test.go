@@ -272,8 +272,8 @@ var invalidInputs = []struct {
 	{name: "vrf name too long", conf: afterBridge(`{"type": "vrf", "vrfname": "a-router-with-a-name"}`),
 		want: `vrfname = "a-router-with-a-name": interface name is too long`},
 	{name: "vrf is another link type", conf: afterBridge(`{"type": "vrf", "vrfname": "lo"}`), want: `vrfname = "lo": lo exists in the container and is not a vrf`},
-	{name: "vrf table reserved by the kernel", conf: afterBridge(`{"type": "vrf", "vrfname": "blue", "table": 255}`),
-		want: `table = 255: want 0 (a free one) to 4294967295, except 255, the kernel's table of local addresses`},
+	{name: "vrf table reserved by the kernel", conf: afterBridge(`{"type": "vrf", "vrfname": "blue", "table": 254}`),
+		want: `table = 254: want 0 (a free one) to 4294967295, except the kernel's tables default, main and local (253 to 255)`},
 	{name: "unknown key of CNI_ARGS", env: `CNI_ARGS=COLOR=red`, conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", $IPAM}`,
 		want: `unknown args ["COLOR=red"]`},
 }
