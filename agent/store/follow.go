@@ -29,8 +29,8 @@ type RestoreFollower interface {
 	Restored()
 }
 
-// The pause before a retry doubles. Each pause is random in its upper half, so that a cluster's agents do not retry all
-// at once.
+// The pause before a retry doubles until the watches last longer than longestPause: a store may answer everything but a
+// watch. Each pause is random in its upper half, so that a cluster's agents do not retry all at once.
 const (
 	firstPause   = 100 * time.Millisecond
 	longestPause = 5 * time.Second
@@ -57,7 +57,10 @@ func FollowAll(ctx context.Context, s Store, prefixes []string, f Follower) erro
 			w.listed = false
 			if errors.Is(err, ErrUnavailable) {
 				w.fail(ctx, err)
+			} else if w.compacted {
+				w.wait(ctx)
 			}
+			w.compacted = true
 		default:
 			w.fail(ctx, err)
 		}
@@ -72,7 +75,9 @@ type following struct {
 	parts  []*part
 	listed bool
 	away   bool
-	pause  time.Duration
+
+	pause     time.Duration // before the next retry
+	compacted bool          // a watch failed with ErrCompacted, and none lasted since
 
 	lineage  int64 // lineage of the entries that the follower received
 	hasReset bool  // the follower has received a Reset
@@ -104,6 +109,7 @@ func (w *following) once(ctx context.Context) error {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	began := time.Now()
 	ended := make(chan error, len(w.parts))
 	for _, p := range w.parts {
 		go func() {
@@ -111,6 +117,9 @@ func (w *following) once(ctx context.Context) error {
 		}()
 	}
 	err := <-ended
+	if time.Since(began) > longestPause {
+		w.pause, w.compacted = 0, false
+	}
 	stop()
 	for range w.parts[1:] {
 		<-ended
@@ -186,7 +195,6 @@ func (p *part) news(b Batch) Batch {
 }
 
 func (w *following) answered() {
-	w.pause = 0
 	if w.away {
 		w.away = false
 		w.Reconnected()
@@ -198,6 +206,10 @@ func (w *following) fail(ctx context.Context, err error) {
 		w.away = true
 		w.Disconnected(err)
 	}
+	w.wait(ctx)
+}
+
+func (w *following) wait(ctx context.Context) {
 	w.pause = min(max(2*w.pause, firstPause), longestPause)
 	t := time.NewTimer(w.pause/2 + rand.N(w.pause/2))
 	defer t.Stop()
