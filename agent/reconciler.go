@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -132,7 +133,7 @@ func (k *kernelReconciler) host(prefer, published []netip.Addr) (desired.Host, e
 	k.link = "" // find it again unless everything below succeeds
 	if name == "" {
 		var err error
-		if name, err = k.underlay(); err != nil {
+		if name, err = k.underlay(published); err != nil {
 			return desired.Host{}, err
 		}
 	}
@@ -167,8 +168,9 @@ func (k *kernelReconciler) host(prefer, published []netip.Addr) (desired.Host, e
 }
 
 // underlay returns the name of the link to other nodes: the configured link, the link with the configured address, or
-// the default route's link.
-func (k *kernelReconciler) underlay() (string, error) {
+// the default route's link. While there is no default route, it is the link with an address that host returned last or
+// that this machine published.
+func (k *kernelReconciler) underlay(published []netip.Addr) (string, error) {
 	switch {
 	case k.conf.Interface != "":
 		return k.conf.Interface, nil
@@ -179,24 +181,30 @@ func (k *kernelReconciler) underlay() (string, error) {
 		}
 		return l.Name, nil
 	}
-	for _, a := range k.prefer {
-		if l, err := k.engine.LinkByAddr(a); err == nil {
-			return l.Name, nil
-		}
+	if name, ok := k.linkByAddr(k.prefer); ok {
+		return name, nil
 	}
-	return k.defaultLink()
-}
-
-// defaultLink returns the name of the default route's link.
-func (k *kernelReconciler) defaultLink() (string, error) {
 	list, err := k.defaultLinks()
 	if err != nil {
 		return "", err
 	}
-	if len(list) == 0 {
-		return "", fmt.Errorf(`there is no default route: set "interface" in the agent's configuration`)
+	if len(list) > 0 {
+		return list[0].Name, nil
 	}
-	return list[0].Name, nil
+	if name, ok := k.linkByAddr(slices.Concat(k.chosen, published)); ok {
+		return name, nil
+	}
+	return "", errors.New(`there is no default route: set "interface" in the agent's configuration`)
+}
+
+// linkByAddr returns the name of the link that has the first of the addresses that a link has.
+func (k *kernelReconciler) linkByAddr(list []netip.Addr) (string, bool) {
+	for _, a := range list {
+		if l, err := k.engine.LinkByAddr(a); err == nil {
+			return l.Name, true
+		}
+	}
+	return "", false
 }
 
 // uplinkMTU returns the smallest MTU of the default routes' links, in bytes, or Ethernet's if there is none.

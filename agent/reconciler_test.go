@@ -203,6 +203,42 @@ func TestUnderlayEvents(t *testing.T) {
 	}
 }
 
+// TestUnderlayWithoutDefaultRoute checks that a node whose default route is gone keeps its underlay: the link with the
+// addresses that the agent used last, or that the node published before the agent started.
+func TestUnderlayWithoutDefaultRoute(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	for _, args := range []string{
+		"link add eth0 type veth peer name eth1", "link set eth0 up", "link set eth1 up", "addr add 192.0.2.1/24 dev eth0", "route add default via 192.0.2.254",
+	} {
+		kerneltest.Run(t, append([]string{"ip"}, strings.Fields(args)...)...)
+	}
+	open := func() *kernelReconciler {
+		k, err := newKernelReconciler(&config.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(k.close)
+		return k
+	}
+	k := open()
+	if h, err := k.host(nil, nil); err != nil || h.Underlay.Link != "eth0" {
+		t.Fatalf("with a default route: got %+v, %v", h, err)
+	}
+	kerneltest.Run(t, "ip", "route", "del", "default")
+	k.invalidate()
+	if h, err := k.host(nil, nil); err != nil || h.Underlay.Link != "eth0" {
+		t.Errorf("after the default route is gone: got %+v, %v; want eth0", h, err)
+	}
+	k = open()
+	if h, err := k.host(nil, []netip.Addr{netip.MustParseAddr("192.0.2.1")}); err != nil || h.Underlay.Link != "eth0" {
+		t.Errorf("with a published address: got %+v, %v; want eth0", h, err)
+	}
+	if _, err := open().host(nil, []netip.Addr{netip.MustParseAddr("192.0.2.9")}); err == nil {
+		t.Error("a published address that no link has: no error")
+	}
+}
+
 // TestMissedEvents checks that the agent finds the largest MTU of the containers' links again if events were lost.
 func TestMissedEvents(t *testing.T) {
 	t.Parallel()
