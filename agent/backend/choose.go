@@ -44,6 +44,8 @@ func Compile(in Input) Result {
 	r := Result{By: make(map[string]string, len(in.Peers)), MTU: MTU(in.Underlay.MTU, underlay6(in.Self), list...)}
 	if in.Network.MTU != 0 {
 		r.MTU = in.Network.MTU
+	} else if in.Network.Has(true) {
+		r.MTU = max(r.MTU, cluster.MinMTU6) // else no container could have its IPv6 address
 	}
 	joined := make([][]Peer, len(list))
 	for _, p := range in.Peers {
@@ -86,8 +88,9 @@ func (r *Result) join(in *Input) {
 		return
 	}
 	objects, problems := b.Objects(in)
+	objects, small := in.dropUnusableIPv6(objects)
 	r.Objects = append(r.Objects, objects...)
-	r.Problems = append(r.Problems, problems...)
+	r.Problems = slices.Concat(r.Problems, problems, small)
 }
 
 // Choose returns the index of the first backend that fits a pair of nodes. Both nodes choose the same one.

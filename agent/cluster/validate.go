@@ -90,8 +90,8 @@ func (n *Network) Validate() error {
 	}
 	if n.MTU != 0 && (n.MTU < 576 || n.MTU > 65535) {
 		bad("mtu", "is %d: want 576 to 65535, or nothing", n.MTU)
-	} else if n.MTU != 0 && n.MTU < minMTU6 && n.Has(true) {
-		bad("mtu", "is %d, and the network has an IPv6 subnet: want at least %d (RFC 8200), or nothing", n.MTU, minMTU6)
+	} else if n.MTU != 0 && n.MTU < MinMTU6 && n.Has(true) {
+		bad("mtu", "is %d, and the network has an IPv6 subnet: want at least %d (RFC 8200), or nothing", n.MTU, MinMTU6)
 	}
 	if n.Isolated && n.Name == DefaultNetwork {
 		bad("isolated", "is set: the default network is in the namespace of the hosts")
@@ -102,8 +102,8 @@ func (n *Network) Validate() error {
 	return errors.Join(errs...)
 }
 
-// minMTU6 is the minimum MTU of a link for IPv6, in bytes. With less, the kernel has no IPv6 on the link.
-const minMTU6 = 1280
+// MinMTU6 is the minimum MTU of a link for IPv6, in bytes. With less, the kernel has no IPv6 on the link.
+const MinMTU6 = 1280
 
 // maxListLen is the maximum length of a network's lists.
 const maxListLen = 1024
