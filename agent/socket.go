@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fairlead/fairlead/agent/address"
@@ -39,21 +40,39 @@ func (a *Agent) serveSocket(ctx context.Context) error {
 	return nil
 }
 
-// maxListed limits each list in a reply: with thousands of unreachable nodes, a full list does not fit in one line.
-const maxListed = 100
+// The limits of a reply: with thousands of unreachable nodes, or errors that contain a long list, it would not fit in one
+// line.
+const (
+	maxListed = 100 // in each list
+	maxText   = 500 // bytes of each line of a text
+)
 
-// truncated returns a copy of the state with shortened lists.
+// truncated returns a copy of the state with shortened lists and texts.
 func (s *State) truncated() *State {
 	out := *s
 	for _, list := range []*[]string{&out.Reasons, &out.Unreachable, &out.Invalid, &out.Failures} {
 		if more := len(*list) - maxListed; more > 0 {
 			*list = append(slices.Clone((*list)[:maxListed]), fmt.Sprintf("and %d more", more))
 		}
-		if *list == nil {
-			*list = []string{} // not null in JSON
+		short := make([]string, len(*list)) // not null in JSON
+		for i, text := range *list {
+			short[i] = shortened(text)
+		}
+		*list = short
+	}
+	out.StoreError, out.PublishError = shortened(s.StoreError), shortened(s.PublishError)
+	return &out
+}
+
+// shortened returns a text whose long lines end with "...".
+func shortened(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, l := range lines {
+		if len(l) > maxText {
+			lines[i] = strings.ToValidUTF8(l[:maxText], "") + "..."
 		}
 	}
-	return &out
+	return strings.Join(lines, "\n")
 }
 
 // networkPoll is the interval between checks in waitForNetwork.

@@ -7,9 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/agent/source"
 	"github.com/fairlead/fairlead/agent/store"
@@ -37,6 +39,24 @@ func TestStateTruncated(t *testing.T) {
 	s := &State{Reasons: long, Unreachable: long[:maxListed], Invalid: long[:maxListed+1]}
 	if got := s.truncated(); len(got.Reasons) != maxListed+1 || got.Reasons[maxListed] != "and 4900 more" || len(got.Unreachable) != maxListed || got.Invalid[maxListed] != "and 1 more" || len(s.Reasons) != 5000 {
 		t.Errorf("%d, %d and %d words: %q", len(got.Reasons), len(got.Unreachable), len(got.Invalid), got.Reasons[maxListed:])
+	}
+}
+
+// TestStateWithLongTexts checks that a state with long errors fits in one reply, and that each begins as it did.
+func TestStateWithLongTexts(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("ä", 200_000)
+	s := &State{Reasons: []string{"one\n" + long + "\nthree"}, Failures: slices.Repeat([]string{long}, 200), StoreError: long, PublishError: "short"}
+	got := s.truncated()
+	raw, err := json.Marshal(got)
+	if err != nil || len(raw) > local.MaxLine/4 {
+		t.Errorf("the state has %d bytes (%v), and a line %d", len(raw), err, local.MaxLine)
+	}
+	if r := got.Reasons[0]; !strings.HasPrefix(r, "one\nää") || !strings.HasSuffix(r, "ä...\nthree") || got.PublishError != "short" {
+		t.Errorf("got %q and %q", r, got.PublishError)
+	}
+	if len(s.Reasons[0]) < len(long) {
+		t.Error("the state itself was shortened")
 	}
 }
 

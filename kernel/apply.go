@@ -79,7 +79,15 @@ func about(o Object, err error) error {
 	if _, named := err.(*ObjectError); named {
 		return err
 	}
-	return &ObjectError{o, o.String() + ": " + err.Error(), err}
+	return &ObjectError{o, errorText(o) + ": " + err.Error(), err}
+}
+
+// errorText returns an object's text without what may be long.
+func errorText(o Object) string {
+	if s, ok := o.(interface{ summary() string }); ok {
+		return s.summary()
+	}
+	return o.String()
 }
 
 // DiscardUndo keeps what was applied so far: Undo no longer removes it. It also clears the link cache, because others

@@ -83,7 +83,7 @@ func (e *Engine) compareOne(o Object) (d Difference, err error) {
 	case errors.Is(err, os.ErrNotExist):
 		d.What, d.Gone, d.missing = []string{"is missing"}, interfaceOf(o) != "", true
 	case err != nil:
-		return d, fmt.Errorf("read %s: %w", o, err)
+		return d, &ObjectError{o, "read " + errorText(o) + ": " + err.Error(), err}
 	}
 	return d, nil
 }

@@ -46,15 +46,24 @@ func (w *WireGuard) links() []linkName { return []linkName{{Host, w.Name}} }
 
 // String returns the link as ip(8) and its peers as wg(8) write them.
 func (w *WireGuard) String() string {
-	s := "ip link add " + w.Name
-	if w.MTU > 0 {
-		s += " mtu " + strconv.Itoa(w.MTU)
-	}
-	s += fmt.Sprintf(" up type wireguard; wg set %s listen-port %d private-key %s", w.Name, w.Port, w.KeyFile)
+	s := w.command()
 	for _, p := range w.Peers {
 		s += p.words()
 	}
 	return s
+}
+
+// summary returns the text for errors: a cluster's node has a peer for each other node.
+func (w *WireGuard) summary() string {
+	return fmt.Sprintf("%s with %d peers", w.command(), len(w.Peers))
+}
+
+func (w *WireGuard) command() string {
+	s := "ip link add " + w.Name
+	if w.MTU > 0 {
+		s += " mtu " + strconv.Itoa(w.MTU)
+	}
+	return s + fmt.Sprintf(" up type wireguard; wg set %s listen-port %d private-key %s", w.Name, w.Port, w.KeyFile)
 }
 
 func (p WireGuardPeer) words() string {

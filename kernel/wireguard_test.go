@@ -35,6 +35,29 @@ func wireguardPublic(i int) string {
 	return base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(make([]byte, 28), uint32(i+1)))
 }
 
+// TestWireGuardErrorIsShort checks that an error of a link with many peers names the link once, the number of its peers
+// and the reason.
+func TestWireGuardErrorIsShort(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	e := open(t, "", kernel.Options{})
+	w := wireguard(t, 5000)
+	if err := os.Remove(w.KeyFile); err != nil {
+		t.Fatal(err)
+	}
+	_, err := e.CompareOne(w)
+	if err == nil {
+		err = e.EnsureNow(w)
+	}
+	text := kernel.WrapObject(w, err).Error()
+	if strings.Count(text, "ip link add wg0") != 1 || !strings.Contains(text, "with 5000 peers: ") || len(text) > 1000 {
+		t.Errorf("an error of %d bytes: %.500s", len(text), text)
+	}
+	if err := kernel.WrapObject(w, os.ErrPermission); len(err.Error()) > 1000 {
+		t.Errorf("an error of %d bytes: %.500s", len(err.Error()), err)
+	}
+}
+
 func TestWireGuard(t *testing.T) {
 	t.Parallel()
 	kerneltest.Needs(t, "wireguard")
