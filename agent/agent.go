@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -275,7 +276,9 @@ func (a *Agent) reconcile(ctx context.Context) (again time.Duration) {
 		return again // the store was never read and there is no cache
 	}
 	a.publish.setNode(self, synced)
-	w.Problems = append(w.Problems, problems...)
+	lost, check := a.lostSessions(&w)
+	again = sooner(again, check)
+	w.Problems = slices.Concat(w.Problems, problems, lost)
 	var unwritten error
 	if a.status.setMTU(w.MTU) || a.mtuUnwritten {
 		defer a.manager.Wake() // flannel's file contains the MTU, too

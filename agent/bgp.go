@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/fairlead/fairlead/agent/backend"
 	"github.com/fairlead/fairlead/agent/backend/bgp"
@@ -31,6 +32,40 @@ func (a *Agent) runBGP(ctx context.Context, self *cluster.Node, h *desired.Host)
 		problems = append(problems, backend.Problem{Node: "block " + p.String(), Err: errors.New("bgp does not announce it, because this node has no address of that family")})
 	}
 	return problems
+}
+
+// sessionPatience is how long a neighbour may have no BGP session before that is a problem. A session takes some seconds
+// to come up, and returns quickly after a restart of the neighbour.
+const sessionPatience = 30 * time.Second
+
+// lostSessions returns a problem for each router, and for each node that only BGP connects, without a session for
+// sessionPatience. It also returns when to check again; 0 means never.
+func (a *Agent) lostSessions(w *desired.State) (problems []backend.Problem, again time.Duration) {
+	lost, again := a.speaker.Lost(sessionPatience)
+	a.storeCache.read(func(s *cluster.Snapshot) { problems = sessionProblems(lost, s, w.By[cluster.DefaultNetwork]) })
+	return problems, again
+}
+
+func sessionProblems(lost []bgp.Neighbour, s *cluster.Snapshot, by map[string]string) (out []backend.Problem) {
+	nodes := map[netip.Addr]string{}
+	for name, typ := range by {
+		if n := s.Nodes[name]; n != nil && typ == cluster.BGP {
+			for _, a := range n.Addresses {
+				nodes[a.Addr()] = name
+			}
+		}
+	}
+	for _, n := range lost {
+		name, ok := nodes[n.Address]
+		if n.Router {
+			name, ok = "BGP router "+n.Address.String(), true
+		}
+		if ok {
+			out = append(out, backend.Problem{Node: name, Err: fmt.Errorf("bgp: no session with %s (AS %d) for %s: check that it runs BGP with this AS number, "+
+				"has this node as a neighbour, and that TCP port 179 is open between the two", n.Address, n.ASN, sessionPatience)})
+		}
+	}
+	return out
 }
 
 // withoutFamily removes the prefixes from a configuration that the node cannot announce, and returns them: it has no address

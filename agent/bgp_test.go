@@ -2,14 +2,18 @@ package agent
 
 import (
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/fairlead/fairlead/agent/backend"
 	"github.com/fairlead/fairlead/agent/backend/bgp"
+	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/agent/desired"
+	"github.com/fairlead/fairlead/agent/source"
+	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
@@ -73,5 +77,57 @@ func TestWithoutFamily(t *testing.T) {
 	}
 	if withoutFamily(nil) != nil {
 		t.Error("a node without BGP has prefixes")
+	}
+}
+
+// TestSessionProblems checks that a lost session is a problem of a router, or of a node that no other backend connects.
+func TestSessionProblems(t *testing.T) {
+	t.Parallel()
+	s := cluster.NewSnapshot()
+	by := map[string]string{"b": cluster.BGP, "c": cluster.VXLAN, "gone": cluster.BGP}
+	for name, address := range map[string]string{"b": "192.0.2.2/24", "c": "192.0.2.3/24", "idle": "192.0.2.4/24"} {
+		s.Nodes[name] = &cluster.Node{Name: name, Addresses: []netip.Prefix{netip.MustParsePrefix(address)}}
+	}
+	var lost []bgp.Neighbour
+	for i := range 4 {
+		lost = append(lost, bgp.Neighbour{Address: netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)}), ASN: 64512})
+	}
+	lost = append(lost, bgp.Neighbour{Address: netip.MustParseAddr("192.0.2.254"), ASN: 65000, Router: true})
+	var got []string
+	for _, p := range sessionProblems(lost, s, by) {
+		text, _, _ := strings.Cut(p.Err.Error(), ": check")
+		got = append(got, p.Node+" "+text)
+	}
+	want := []string{"b bgp: no session with 192.0.2.2 (AS 64512) for 30s", "BGP router 192.0.2.254 bgp: no session with 192.0.2.254 (AS 65000) for 30s"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestSessionCheckedLater checks that the agent reconciles again when a neighbour may have been without a session for too
+// long.
+func TestSessionCheckedLater(t *testing.T) {
+	t.Parallel()
+	lib := t.TempDir()
+	c := &config.Config{Node: "a", Store: config.Store{File: filepath.Join(lib, "store")}}
+	s, err := c.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	a, err := newAgent(Options{Config: c, Store: s, Lib: lib, Run: filepath.Join(lib, "r"), Log: quietLog()}, &recorder{netip.MustParsePrefix("127.0.0.9/32")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.speaker.Stop()
+	network := store.Entry{Key: cluster.NetworkKey(cluster.DefaultNetwork), Value: []byte(`{"subnets": [{"cidr": "10.244.0.0/16"}], "backends": [{"type": "bgp"}]}`), Revision: 1}
+	a.storeCache.Reset(source.DecodeAll([]store.Entry{network}), 1)
+	if again := a.reconcile(t.Context()); again != 0 {
+		t.Errorf("without a neighbour: again after %v (%v)", again, a.status.NotReady())
+	}
+	b := store.Entry{Key: "nodes/b", Value: []byte(`{"id": "2", "addresses": ["192.0.2.2/24"]}`), Revision: 2}
+	a.storeCache.Reset(source.DecodeAll([]store.Entry{network, b}), 2)
+	if again := a.reconcile(t.Context()); again <= 0 || again > sessionPatience {
+		t.Errorf("with a neighbour that has no session: again after %v, want at most %v", again, sessionPatience)
 	}
 }

@@ -31,6 +31,8 @@ type Neighbour struct {
 	// Passive neighbours connect to this node; this node does not connect to them (RFC 4271, section 8.1.1). Of two nodes
 	// one is passive: when both connect at once, the library can fail to bring the session up for over a minute.
 	Passive bool
+
+	Router bool // it is in the backend's list of routers
 }
 
 const (
@@ -46,7 +48,7 @@ func Configure(conf cluster.Backend, self *cluster.Node, nodes []*cluster.Node, 
 		c.Local = append(c.Local, a.Addr())
 	}
 	for _, p := range conf.BGPPeer {
-		c.Neighbours = append(c.Neighbours, Neighbour{Address: p.Address, ASN: cmp.Or(p.ASN, c.ASN)})
+		c.Neighbours = append(c.Neighbours, Neighbour{Address: p.Address, ASN: cmp.Or(p.ASN, c.ASN), Router: true})
 	}
 	for _, n := range nodes {
 		six := !self.Address(false).IsValid() || !n.Address(false).IsValid()

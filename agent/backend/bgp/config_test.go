@@ -34,10 +34,10 @@ func TestConfigure(t *testing.T) {
 		want string
 	}{
 		{"the nodes, each with each", cluster.Backend{}, 1,
-			"{64512 192.0.2.1 [192.0.2.1 2001:db8::1] 0 [{192.0.2.4 64512 0 false} {198.51.100.3 64512 0 false} {2001:db8::2 64512 0 false}] [10.244.0.0/26 10.244.9.0/26]}"},
+			"{64512 192.0.2.1 [192.0.2.1 2001:db8::1] 0 [{192.0.2.4 64512 0 false false} {198.51.100.3 64512 0 false false} {2001:db8::2 64512 0 false false}] [10.244.0.0/26 10.244.9.0/26]}"},
 		{"routers, of another network and of this", cluster.Backend{ASN: 64999, BGPPeer: routers}, 3,
-			"{64999 192.0.2.4 [192.0.2.4] 0 [{192.0.2.253 64999 0 false} {192.0.2.254 65000 0 false}] [10.244.0.0/26 10.244.9.0/26]}"},
-		{"without IPv4", cluster.Backend{}, 2, "{64512 247.12.45.229 [2001:db8::2] 0 [{2001:db8::1 64512 0 true}] [10.244.0.0/26 10.244.9.0/26]}"},
+			"{64999 192.0.2.4 [192.0.2.4] 0 [{192.0.2.253 64999 0 false true} {192.0.2.254 65000 0 false true}] [10.244.0.0/26 10.244.9.0/26]}"},
+		{"without IPv4", cluster.Backend{}, 2, "{64512 247.12.45.229 [2001:db8::2] 0 [{2001:db8::1 64512 0 true false}] [10.244.0.0/26 10.244.9.0/26]}"},
 	} {
 		if got := fmt.Sprint(bgp.Configure(c.conf, nodes[c.self], nodes, prefixes("10.244.9.0/26 10.244.0.0/26"))); got != c.want {
 			t.Errorf("%s:\n%s\nwant\n%s", c.name, got, c.want)
@@ -56,8 +56,8 @@ func TestConfigureWithoutItself(t *testing.T) {
 		routers []cluster.Peer
 		want    string
 	}{
-		{nil, "[{192.0.2.2 64512 0 false}]"},
-		{[]cluster.Peer{{Address: self.Addresses[0].Addr()}, {Address: router, ASN: 65000}, {Address: router, ASN: 65001}}, "[{192.0.2.254 65000 0 false}]"},
+		{nil, "[{192.0.2.2 64512 0 false false}]"},
+		{[]cluster.Peer{{Address: self.Addresses[0].Addr()}, {Address: router, ASN: 65000}, {Address: router, ASN: 65001}}, "[{192.0.2.254 65000 0 false true}]"},
 	} {
 		if got := fmt.Sprint(bgp.Configure(cluster.Backend{BGPPeer: c.routers}, self, nodes, nil).Neighbours); got != c.want {
 			t.Errorf("with the routers %v: neighbours %s, want %s", c.routers, got, c.want)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/fairlead/fairlead/agent/backend"
 	"github.com/fairlead/fairlead/kernel"
@@ -76,6 +77,14 @@ func (n *Node) States() map[string]string {
 		}
 	}
 	return out
+}
+
+// Lost returns the neighbours that have had no session for a time, see Speaker.Lost.
+func (n *Node) Lost(after time.Duration) (lost []Neighbour, next time.Duration) {
+	if n.speaker == nil {
+		return nil, 0
+	}
+	return n.speaker.Lost(after)
 }
 
 // Stop stops the speaker. Neighbours keep the node's routes for restartTime.

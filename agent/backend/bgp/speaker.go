@@ -41,9 +41,10 @@ type Speaker struct {
 	conf       Config
 	neighbours map[netip.Addr]Neighbour
 	announced  map[netip.Prefix]bool
-	states     map[netip.Addr]string // session states, RFC 4271, section 8.2.2
-	ended      map[ended]bool        // neighbours that have sent all routes of a family since Start
-	kept       []backend.Learned     // routes in the kernel from an earlier process
+	states     map[netip.Addr]string    // session states, RFC 4271, section 8.2.2
+	down       map[netip.Addr]time.Time // since when a neighbour has had no session
+	ended      map[ended]bool           // neighbours that have sent all routes of a family since Start
+	kept       []backend.Learned        // routes in the kernel from an earlier process
 }
 
 type ended struct {
@@ -60,7 +61,7 @@ func Start(ctx context.Context, c Config, kept []backend.Learned, log *slog.Logg
 	}
 	s := &Speaker{
 		server: server.NewBgpServer(server.LoggerOption(log, &slog.LevelVar{})), changed: make(chan struct{}, 1), began: time.Now(), kept: kept,
-		neighbours: map[netip.Addr]Neighbour{}, announced: map[netip.Prefix]bool{}, states: map[netip.Addr]string{}, ended: map[ended]bool{},
+		neighbours: map[netip.Addr]Neighbour{}, announced: map[netip.Prefix]bool{}, states: map[netip.Addr]string{}, down: map[netip.Addr]time.Time{}, ended: map[ended]bool{},
 	}
 	go s.server.Serve()
 	var listen []string
@@ -95,14 +96,24 @@ func (s *Speaker) watch(ctx context.Context) error {
 			s.hint()
 		},
 		OnPeerUpdate: func(e *apiutil.WatchEventMessage_PeerEvent, _ time.Time) {
-			s.mu.Lock()
-			if _, known := s.neighbours[e.Peer.State.NeighborAddress]; known {
-				s.states[e.Peer.State.NeighborAddress] = e.Peer.State.SessionState.String()
-			}
-			s.mu.Unlock()
+			s.setState(e.Peer.State.NeighborAddress, e.Peer.State.SessionState)
 			s.hint()
 		},
 	}, server.WatchBestPath(true), server.WatchEor(true), server.WatchPeer())
+}
+
+func (s *Speaker) setState(a netip.Addr, state bgppacket.FSMState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, known := s.neighbours[a]; !known {
+		return
+	}
+	s.states[a] = state.String()
+	if state == bgppacket.BGP_FSM_ESTABLISHED {
+		delete(s.down, a)
+	} else if s.down[a].IsZero() {
+		s.down[a] = time.Now()
+	}
 }
 
 func (s *Speaker) hint() {
@@ -144,7 +155,7 @@ func (s *Speaker) Set(ctx context.Context, c Config) error {
 		if _, ok := s.neighbours[n.Address]; ok {
 			continue
 		}
-		s.neighbours[n.Address] = n // its first event may arrive before AddPeer returns
+		s.neighbours[n.Address], s.down[n.Address] = n, time.Now() // its first event may arrive before AddPeer returns
 		if err := s.server.AddPeer(ctx, &api.AddPeerRequest{Peer: s.peer(n)}); err != nil {
 			errs = append(errs, fmt.Errorf("BGP neighbour %s: %w", n.Address, err))
 			s.forget(n.Address)
@@ -156,6 +167,7 @@ func (s *Speaker) Set(ctx context.Context, c Config) error {
 func (s *Speaker) forget(a netip.Addr) {
 	delete(s.neighbours, a)
 	delete(s.states, a)
+	delete(s.down, a)
 	delete(s.ended, ended{a, false})
 	delete(s.ended, ended{a, true})
 }
@@ -204,6 +216,22 @@ func (s *Speaker) States() map[netip.Addr]string {
 		out[a] = cmp.Or(s.states[a], "IDLE")
 	}
 	return out
+}
+
+// Lost returns the neighbours that have had no session for a time, sorted by address, and when the next one may join them;
+// 0 means that all others have a session.
+func (s *Speaker) Lost(after time.Duration) (lost []Neighbour, next time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for a, since := range s.down {
+		if left := after - time.Since(since); left <= 0 {
+			lost = append(lost, s.neighbours[a])
+		} else if next == 0 || left < next {
+			next = left
+		}
+	}
+	slices.SortFunc(lost, func(a, b Neighbour) int { return a.Address.Compare(b.Address) })
+	return lost, next
 }
 
 // Stop stops the speaker. Neighbours keep its routes for restartTime, because the next speaker announces them again.
