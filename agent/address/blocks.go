@@ -217,9 +217,3 @@ func nthBlock(subnet netip.Prefix, bits int, i uint64) netip.Prefix {
 	a, _ := netip.AddrFromSlice(n.Add(n, step).FillBytes(raw))
 	return netip.PrefixFrom(a, bits)
 }
-
-// usable reports whether a block has any usable address.
-func usable(s cluster.Subnet, block netip.Prefix) bool {
-	set, err := local.Subnet{CIDR: s.CIDR, Exclude: s.Exclude}.Ranges(block)
-	return err == nil && set.Size(1) > 0
-}

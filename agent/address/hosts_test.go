@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/source"
 	"github.com/fairlead/fairlead/agent/store"
@@ -91,7 +92,7 @@ func TestFreeBlockInHugeSubnet(t *testing.T) {
 		for i := range 50 {
 			m := NewManager(Options{Node: fmt.Sprint("node-", i)})
 			m.state.snap.Networks["default"] = &cluster.Network{Name: "default", Subnets: []cluster.Subnet{s}}
-			if b, err := m.freeBlock("default", s); err != nil || !s.CIDR.Contains(b.Addr()) || !usable(s, b) {
+			if b, err := m.freeBlock("default", s); err != nil || !s.CIDR.Contains(b.Addr()) || !local.Usable(s, b) {
 				t.Errorf("%s without %v, node %d: %s, %v", c.cidr, c.exclude, i, b, err)
 			}
 		}

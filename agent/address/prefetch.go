@@ -90,7 +90,7 @@ func (m *Manager) wants() (list []want) {
 		}
 		for _, s := range n.Subnets {
 			ls := m.localSubnet(n, s)
-			if ls.Cluster() || s.Name != "" && len(ls.Blocks) == 0 || !usable(s, s.CIDR) {
+			if ls.Cluster() || s.Name != "" && len(ls.Blocks) == 0 || !local.Usable(s, s.CIDR) {
 				continue // nobody asked for it, or it is excluded completely
 			}
 			whole := local.Subnet{CIDR: s.CIDR} // the first block may be excluded

@@ -160,7 +160,7 @@ func (m *Manager) isFree(network string, s cluster.Subnet, b netip.Prefix) bool 
 	if m.Flannel != nil && network == cluster.DefaultNetwork && m.state.snap.LeasedBy(b) != nil {
 		return false
 	}
-	return m.state.revision(cluster.BlockKey(network, b)) == 0 && usable(s, b) && !m.hasHost(network, b) && !m.overlaps(network, s, b)
+	return m.state.revision(cluster.BlockKey(network, b)) == 0 && local.Usable(s, b) && !m.hasHost(network, b) && !m.overlaps(network, s, b)
 }
 
 // overlaps reports whether a block that a node claimed overlaps. It has another length: the subnet, or the length of its

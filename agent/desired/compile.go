@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/backend"
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/kernel"
@@ -78,13 +79,13 @@ func (w *State) shared(s *cluster.Snapshot, n *cluster.Network, self *cluster.No
 }
 
 // missingBlocks returns an error if a node has no block of a family. Requests without a pool get an address of each family
-// that has a subnet for them.
+// that has a subnet for them. A subnet that is excluded completely has none.
 func missingBlocks(n *cluster.Network, blocks []netip.Prefix) error {
 	for _, six := range families(n) {
 		var subnets []string
 		assign, has := "", false
 		for _, s := range n.Subnets {
-			if !s.UsedByDefault() || s.CIDR.Addr().Is6() != six {
+			if !s.UsedByDefault() || s.CIDR.Addr().Is6() != six || !local.Usable(s, s.CIDR) {
 				continue
 			}
 			subnets, assign = append(subnets, s.CIDR.String()), s.Assign

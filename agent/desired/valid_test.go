@@ -103,6 +103,8 @@ func TestNoBlocksOfOneFamily(t *testing.T) {
 		{block, `[]`, "no addresses of 10.244.0.0/16 yet"},
 		{`{"subnets": [{"cidr": "10.244.0.0/16", "assign": "podCIDR"}, {"cidr": "10.245.0.0/16", "assign": "podCIDR"}, {"cidr": "fd00::/56", "name": "six"}]}`, `["10.245.1.0/24"]`, ""},
 		{`{"subnets": [{"cidr": "10.244.0.0/16", "assign": "cluster"}]}`, `[]`, ""},
+		{`{"subnets": [{"cidr": "10.244.0.0/16", "assign": "podCIDR"}, {"cidr": "fd00::/64", "exclude": ["fd00::/64"]}]}`, `["10.244.1.0/24"]`, ""},
+		{`{"subnets": [{"cidr": "fd00::/64", "exclude": ["fd00::/64"]}, {"cidr": "fd01::/64", "exclude": ["fd01::/65"]}]}`, `[]`, "no addresses of fd01::/64 yet"},
 	} {
 		s := cluster.NewSnapshot()
 		s.Set("networks/default", []byte(c.network))

@@ -43,6 +43,12 @@ type Subnet struct {
 // Cluster reports whether the subnet's addresses are assigned individually.
 func (s Subnet) Cluster() bool { return s.Assign == cluster.AssignCluster }
 
+// Usable reports whether a block of a subnet, or the whole subnet, has any usable address.
+func Usable(s cluster.Subnet, block netip.Prefix) bool {
+	set, err := Subnet{CIDR: s.CIDR, Exclude: s.Exclude}.Ranges(block)
+	return err == nil && set.Size(1) > 0
+}
+
 // Ranges returns the usable ranges of a block, or of a whole subnet, without excluded addresses. As in flannel, a block
 // is a subnet of its own on the containers' link: its second address is the gateway, and its last IPv4 address is the
 // broadcast address.
