@@ -3,6 +3,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -245,9 +246,7 @@ func (c *Config) complete(getenv func(string) string) error {
 		}
 		c.Node = strings.ToLower(name)
 	}
-	if c.Store.Etcd.Prefix == "" {
-		c.Store.Etcd.Prefix = "/fairlead/"
-	}
+	c.Store.Etcd.Prefix = strings.TrimSuffix(cmp.Or(c.Store.Etcd.Prefix, "/fairlead/"), "/") + "/"
 	if c.Store.Kubernetes.Namespace == "" {
 		c.Store.Kubernetes.Namespace = DefaultNamespace
 	}

@@ -32,6 +32,22 @@ func load(t *testing.T, text string, pairs ...string) (*Config, error) {
 	return Load(file, env(pairs...))
 }
 
+// TestEtcdPrefix checks that a prefix with and without a slash at its end is the same cluster.
+func TestEtcdPrefix(t *testing.T) {
+	t.Parallel()
+	for prefix, want := range map[string]string{"": "/fairlead/", "/a": "/a/", "/a/": "/a/", "/": "/", "a/b": "a/b/"} {
+		for _, in := range []string{"file", "environment"} {
+			text, pairs := `store: {etcd: {endpoints: ["http://192.0.2.1:2379"], prefix: "`+prefix+`"}}`, []string{}
+			if in == "environment" {
+				text, pairs = `store: {etcd: {endpoints: ["http://192.0.2.1:2379"]}}`, []string{"FAIRLEAD_AGENT_STORE_ETCD_PREFIX", prefix}
+			}
+			if c, err := load(t, text, pairs...); err != nil || c.Store.Etcd.Prefix != want {
+				t.Errorf("%q in the %s: got %+v, %v; want %q", prefix, in, c, err, want)
+			}
+		}
+	}
+}
+
 // TestDocumentedFile checks that an agent accepts the documented file, also with every commented key enabled.
 func TestDocumentedFile(t *testing.T) {
 	t.Parallel()
