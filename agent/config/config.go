@@ -17,6 +17,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/libcni"
 )
 
 // DefaultPath is the default path of the file.
@@ -197,6 +199,9 @@ func Load(path string, getenv func(string) string, empty ...Setting) (*Config, e
 				return nil, invalid(locate(path, doc, "network", err))
 			}
 		}
+		if err := c.checkList(path, doc); err != nil {
+			return nil, invalid(err)
+		}
 	}
 	if err := c.environment(getenv); err != nil {
 		return nil, err
@@ -308,9 +313,7 @@ func (c *Config) validate() error {
 		errs = append(errs, errors.New("cni has only one of file and list: want both, or neither"))
 	}
 	if c.CNI.List != nil {
-		if err := CheckList(c.CNI.List); err != nil {
-			errs = append(errs, fmt.Errorf("cni.list: %w", err))
-		}
+		errs = append(errs, CheckList(c.CNI.List))
 	}
 	if c.FlannelInEtcd() && len(c.Store.Etcd.Endpoints) == 0 {
 		errs = append(errs, errors.New("flannel.prefix is set without store.etcd.endpoints or store.kubernetes.kubeconfig: flannel keeps its subnets in etcd or in Kubernetes"))
@@ -332,14 +335,35 @@ func (c *Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// CheckList returns an error unless a text is a network configuration list with a name and plugins.
+// checkList returns an error with its position if the file's list is invalid.
+func (c *Config) checkList(path string, doc *yaml.Node) error {
+	if c.CNI.List == nil {
+		return nil
+	}
+	err := CheckList(c.CNI.List)
+	if err == nil {
+		return nil
+	}
+	key := "cni.list"
+	if e, ok := errors.AsType[*cni.ConfigError](err); ok {
+		key = e.Key
+	}
+	return at(path, doc, key, err)
+}
+
+// CheckList returns an error unless a text is a valid network configuration list with a name and plugins.
 func CheckList(raw json.RawMessage) error {
 	var list struct {
 		Name    string            `json:"name"`
 		Plugins []json.RawMessage `json:"plugins"`
 	}
 	if json.Unmarshal(raw, &list) != nil || list.Name == "" || len(list.Plugins) == 0 {
-		return fmt.Errorf("%.100s is not a network configuration list: want an object with name and plugins", raw)
+		return fmt.Errorf("cni.list: %.100s is not a network configuration list: want an object with name and plugins", raw)
 	}
-	return nil
+	_, err := libcni.ConfListFromBytes(raw)
+	if e, ok := errors.AsType[*cni.ConfigError](err); ok {
+		e.Key, e.Line = strings.TrimSuffix("cni.list."+e.Key, "."), 0 // the line of the JSON form
+		return e
+	}
+	return err
 }

@@ -48,6 +48,27 @@ func TestEtcdPrefix(t *testing.T) {
 	}
 }
 
+// TestListErrors checks that a list that a runtime would reject is an error with its place in the file.
+func TestListErrors(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"cniVersion: 1.0.0\n    name: pods\n    plugins: [{type: ptp}]":                   "",
+		"name: pods\n    plugins: [{type: ptp}]":                                          "",
+		"cniVersion: 1.0\n    name: pods\n    plugins: [{type: ptp}]":                     `:4:17: cni.list.cniVersion = 1: `,
+		"cniVersion: x\n    name: pods\n    plugins: [{type: ptp}]":                       `:4:17: cni.list.cniVersion = "x": `,
+		"name: a/b\n    plugins: [{type: ptp}]":                                           `:4:11: cni.list.name = "a/b": `,
+		"name: pods\n    plugins: [{type: ptp}, {name: x}]":                               `:5:28: cni.list.plugins[1].type: `,
+		"name: pods\n    plugins: [{type: ptp, ipam: {type: 5}}]":                         `:5:40: cni.list.plugins[0].ipam.type = 5: `,
+		"name: pods\n    plugins: []":                                                     ":4:5: cni.list: {",
+		"{name: pods, plugins: [{type: ptp}], cniVersions: [1.1.0], disableCheck: maybe}": ":4:78: cni.list.disableCheck = ",
+	} {
+		_, err := load(t, "cni:\n  file: /net.d/a.conflist\n  list:\n    "+text+"\n")
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s:\ngot %v, want %q", text, err, want)
+		}
+	}
+}
+
 // TestDocumentedFile checks that an agent accepts the documented file, also with every commented key enabled.
 func TestDocumentedFile(t *testing.T) {
 	t.Parallel()

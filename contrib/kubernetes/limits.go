@@ -33,9 +33,7 @@ func (s *shape) limits() error {
 	want(path.IsAbs(s.PodNetworks.Kubelet), "podNetworks.kubelet", fmt.Sprintf("%q", s.PodNetworks.Kubelet), "an absolute path")
 	want(listFile.MatchString(s.CNI.File), "cni.file", fmt.Sprintf("%q", s.CNI.File), `a file name that ends in ".conflist"`)
 	want(s.Flannel.Prefix != "", "flannel.prefix", `""`, "the prefix of flannel's annotations")
-	if err := config.CheckList(s.CNI.List); err != nil {
-		errs = append(errs, fmt.Errorf("cni.list: %w", err))
-	}
+	errs = append(errs, config.CheckList(s.CNI.List))
 	isObject := func(raw json.RawMessage, into any) bool { return json.Unmarshal(raw, into) == nil }
 	want(isObject(s.NodeSelector, &map[string]string{}), "nodeSelector", string(s.NodeSelector), "labels and their values, which are strings")
 	want(isObject(s.Agent.Resources, &map[string]any{}), "agent.resources", string(s.Agent.Resources), "requests and limits")
