@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -141,9 +142,8 @@ func (f *file) readAll(first bool) (err error) {
 			f.forget()
 		}
 	}()
-	head := make([]byte, len(magic))
-	if _, err := io.ReadFull(f.log, head); err != nil || string(head) != magic {
-		return fmt.Errorf("it is not a Fairlead store: it begins with %q", head)
+	if err := f.readMagic(); err != nil {
+		return err
 	}
 	f.offset = int64(len(magic))
 	rest, err := io.ReadAll(f.log)
@@ -157,6 +157,23 @@ func (f *file) readAll(first bool) (err error) {
 	f.state.replace(r, first)
 	f.offset += int64(n)
 	return f.take(rest[n:])
+}
+
+func (f *file) readMagic() error {
+	head := make([]byte, len(magic))
+	n, err := io.ReadFull(f.log, head)
+	head = head[:n]
+	switch {
+	case err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
+		return err
+	case n == 0:
+		return errors.New("it is empty: restore it from a backup, or delete it to begin with an empty store")
+	case len(bytes.Trim(head, "\x00")) == 0:
+		return errors.New("it is damaged, because it begins with zero bytes: restore it from a backup, or delete it to begin with an empty store")
+	case string(head) != magic:
+		return fmt.Errorf("it is not a Fairlead store: it begins with %q", head)
+	}
+	return nil
 }
 
 // readOn reads appended records.

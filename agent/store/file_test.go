@@ -217,9 +217,14 @@ func TestFileDamaged(t *testing.T) {
 			t.Fatalf("byte %d: a damaged store was written to", at)
 		}
 	}
-	must(t, os.WriteFile(path, []byte("#!/bin/sh\n"), 0o600))
-	if _, err := store.File(path); err == nil || !strings.Contains(err.Error(), "not a Fairlead store") {
-		t.Errorf("got %v", err)
+	for content, want := range map[string]string{
+		"": path + ": it is empty: restore it from a backup", strings.Repeat("\x00", 4096): "zero bytes: restore it from a backup",
+		"\x00": "zero bytes", "#!/bin/sh\n": `not a Fairlead store: it begins with "#!/bin/sh\n"`,
+	} {
+		must(t, os.WriteFile(path, []byte(content), 0o600))
+		if _, err := store.File(path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("with %.20q: got %v, want %q", content, err, want)
+		}
 	}
 }
 
