@@ -41,6 +41,9 @@ func TestLost(t *testing.T) {
 	kerneltest.Eventually(t, is(a, 1))
 	b := start("127.0.0.8", "127.0.0.7", "192.0.2.2", false)
 	kerneltest.Eventually(t, is(a, 0))
+	if states := a.States(); states["127.0.0.8"] != "ESTABLISHED" {
+		t.Errorf("with a session: states %v", states)
+	}
 	if _, next := a.Lost(time.Hour); next != 0 {
 		t.Errorf("with a session: check again after %v", next)
 	}

@@ -10,7 +10,9 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/osrg/gobgp/v4/api"
@@ -32,6 +34,7 @@ const deferralTime = time.Second
 // Speaker is a running BGP speaker. It is safe for concurrent use.
 type Speaker struct {
 	server  *server.BgpServer
+	stopped *atomic.Bool // the server logs nothing any more
 	changed chan struct{}
 	done    <-chan struct{}
 	stop    context.CancelFunc
@@ -59,8 +62,9 @@ func Start(ctx context.Context, c Config, kept []backend.Learned, log *slog.Logg
 	if log == nil {
 		log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
+	stopped := &atomic.Bool{}
 	s := &Speaker{
-		server: server.NewBgpServer(server.LoggerOption(log, &slog.LevelVar{})), changed: make(chan struct{}, 1), began: time.Now(), kept: kept,
+		server: server.NewBgpServer(server.LoggerOption(slog.New(stoppable{log.Handler(), stopped}), &slog.LevelVar{})), stopped: stopped, changed: make(chan struct{}, 1), began: time.Now(), kept: kept,
 		neighbours: map[netip.Addr]Neighbour{}, announced: map[netip.Prefix]bool{}, states: map[netip.Addr]string{}, down: map[netip.Addr]time.Time{}, ended: map[ended]bool{},
 	}
 	go s.server.Serve()
@@ -108,7 +112,7 @@ func (s *Speaker) setState(a netip.Addr, state bgppacket.FSMState) {
 	if _, known := s.neighbours[a]; !known {
 		return
 	}
-	s.states[a] = state.String()
+	s.states[a] = strings.TrimPrefix(state.String(), "BGP_FSM_")
 	if state == bgppacket.BGP_FSM_ESTABLISHED {
 		delete(s.down, a)
 	} else if s.down[a].IsZero() {
@@ -239,6 +243,25 @@ func (s *Speaker) Stop() {
 	if s.stop != nil {
 		s.stop()
 	}
-	_ = s.server.StopBgp(context.Background(), &api.StopBgpRequest{AllowGracefulRestart: true})
-	s.server.Stop() // everything else that the library started
+	err := s.server.StopBgp(context.Background(), &api.StopBgpRequest{AllowGracefulRestart: true})
+	s.stopped.Store(err == nil) // else Stop logs an error, because it calls StopBgp, too
+	s.server.Stop()             // everything else that the library started
+}
+
+// stoppable is a handler that drops every record once its flag is set.
+type stoppable struct {
+	slog.Handler
+	stopped *atomic.Bool
+}
+
+func (h stoppable) Enabled(ctx context.Context, l slog.Level) bool {
+	return !h.stopped.Load() && h.Handler.Enabled(ctx, l)
+}
+
+func (h stoppable) WithAttrs(list []slog.Attr) slog.Handler {
+	return stoppable{h.Handler.WithAttrs(list), h.stopped}
+}
+
+func (h stoppable) WithGroup(name string) slog.Handler {
+	return stoppable{h.Handler.WithGroup(name), h.stopped}
 }

@@ -1,9 +1,11 @@
 package bgp_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -18,13 +20,14 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// TestSpeakerStop checks that a stopped speaker leaves no goroutine or file open. The agent starts a new speaker
-// whenever the node's address changes. The test is not parallel, because it counts the process's resources.
+// TestSpeakerStop checks that a stopped speaker leaves no goroutine or file open, and logs no error. The agent starts a new
+// speaker whenever the node's address changes. The test is not parallel, because it counts the process's resources.
 func TestSpeakerStop(t *testing.T) {
 	port := int(kerneltest.FreePort(t, "127.0.0.1").Port())
 	local := netip.MustParseAddr("127.0.0.1")
+	var log bytes.Buffer // Stop waits for everything that writes to it
 	once := func() {
-		n := &bgp.Node{}
+		n := &bgp.Node{Log: slog.New(slog.NewTextHandler(&log, nil))}
 		c := bgp.Config{ASN: 64512, RouterID: local, Local: []netip.Addr{local}, Port: port, Advertise: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}
 		if _, err := n.Reconcile(context.Background(), &c, func() ([]backend.Learned, error) { return nil, nil }); err != nil {
 			t.Fatal(err)
@@ -34,6 +37,9 @@ func TestSpeakerStop(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for range 5 {
 		once()
+	}
+	if !strings.Contains(log.String(), "shutting down") || strings.Contains(log.String(), "level=ERROR") {
+		t.Errorf("the log has\n%s", log.String())
 	}
 	kerneltest.Eventually(t, func() error {
 		after := runtime.NumGoroutine()
