@@ -33,7 +33,7 @@ type BlockUse struct {
 	Network string `json:"network"`
 	Block   string `json:"block"`
 	Node    string `json:"node"`
-	Used    int    `json:"used"`
+	Used    *int   `json:"used"` // nil: another node's, and the store keeps no containers
 	Size    int    `json:"size"`
 	State   string `json:"state"` // "", "here", "flannel" (flannel's plugin assigns the addresses), "leaving", "node removed"
 }
@@ -49,7 +49,7 @@ type AddressUse struct {
 }
 
 // UseOf returns the addresses of one network, or of all if network is "". The blocks of this node are counted by what
-// its disk has, those of other nodes by what their containers report.
+// its disk has, those of other nodes by what their agents report about containers.
 func UseOf(s *cluster.Snapshot, node string, h *address.LocalState, network string) (*IPAM, error) {
 	if network != "" && s.Networks[network] == nil && !hasAddresses(s, network) {
 		return nil, notFound("network", network, sortedKeys(s.Networks))
@@ -122,13 +122,17 @@ func blockUse(s *cluster.Snapshot, b *cluster.Block, node string, h *address.Loc
 	if byFlannel {
 		ips = h.HostLocal
 	}
+	used := 0
 	for _, ip := range ips {
 		if b.CIDR.Contains(ip) {
-			out.Used++
+			used++
 		}
 	}
 	if b.Node != node {
-		out.Used = reported[blockOf{b.Network, b.CIDR.Masked()}]
+		used = reported[blockOf{b.Network, b.CIDR.Masked()}]
+	}
+	if b.Node == node || !s.NoEndpoints {
+		out.Used = &used
 	}
 	switch {
 	case b.Release:

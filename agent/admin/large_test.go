@@ -40,7 +40,7 @@ func TestLargeCluster(t *testing.T) {
 	if err != nil || len(list) != nodes || len(use.Blocks) != nodes {
 		t.Fatalf("%d nodes, %v", len(list), err)
 	}
-	if n, b := list[nodes-1], use.Blocks[nodes-1]; n.Endpoints != containers || fmt.Sprint(n.Blocks) != "[net0:10.15.159.0/26]" || b.Used != containers {
+	if n, b := list[nodes-1], use.Blocks[nodes-1]; *n.Endpoints != containers || fmt.Sprint(n.Blocks) != "[net0:10.15.159.0/26]" || *b.Used != containers {
 		t.Errorf("the last node is %+v, and the last block is %+v", n, b)
 	}
 }

@@ -28,7 +28,7 @@ type Node struct {
 	State     string   `json:"state"`
 	Addresses []string `json:"addresses"`
 	Blocks    []string `json:"blocks"`
-	Endpoints int      `json:"endpoints"` // containers
+	Endpoints *int     `json:"endpoints"` // containers; nil: not known
 	Version   string   `json:"version,omitempty"`
 	ID        string   `json:"id,omitempty"`
 }
@@ -37,7 +37,7 @@ type Node struct {
 type NodeDetails struct {
 	Node      Node           `json:"node"`
 	Addresses []NodeAddress  `json:"addresses"` // fixed addresses that are on the node now
-	Endpoints []NodeEndpoint `json:"endpoints"`
+	Endpoints []NodeEndpoint `json:"endpoints"` // nil: not known
 }
 
 // NodeAddress is an address with what its key says.
@@ -104,16 +104,20 @@ func DescribeNode(s *cluster.Snapshot, name string) (*NodeDetails, error) {
 	if d.Node.State == NodeRemoved && len(d.Node.Blocks)+len(d.Addresses) == 0 {
 		return nil, notFound("node", name, s.NodeNames())
 	}
+	if s.NoEndpoints {
+		d.Endpoints = nil
+		return d, nil
+	}
 	for _, k := range sortedKeys(s.Endpoints) {
 		if e := s.Endpoints[k]; e.Node == name {
 			d.Endpoints = append(d.Endpoints, NodeEndpoint{e.Container, e.IfName, append([]netip.Addr{}, e.IPs...), e})
 		}
 	}
-	d.Node.Endpoints = len(d.Endpoints)
+	*d.Node.Endpoints = len(d.Endpoints)
 	return d, nil
 }
 
-// flannelNode describes a node of flannel by its lease.
+// flannelNode describes a node of flannel by its lease. flanneld does not report containers.
 func flannelNode(l *cluster.FlannelLease) Node {
 	n := Node{Name: l.NodeName(), State: NodeFlannel, Addresses: []string{}, Blocks: []string{}}
 	for _, p := range l.Node().Addresses {
@@ -127,7 +131,10 @@ func flannelNode(l *cluster.FlannelLease) Node {
 
 // nodeOf describes a node with its blocks and its number of containers.
 func nodeOf(s *cluster.Snapshot, name string, blocks []*cluster.Block, endpoints int) Node {
-	out := Node{Name: name, State: NodeRemoved, Addresses: []string{}, Blocks: []string{}, Endpoints: endpoints}
+	out := Node{Name: name, State: NodeRemoved, Addresses: []string{}, Blocks: []string{}}
+	if !s.NoEndpoints {
+		out.Endpoints = &endpoints
+	}
 	if n := s.Nodes[name]; n != nil {
 		out.State, out.Version, out.ID = NodeAway, n.Version, n.ID
 		for _, p := range n.Addresses {

@@ -84,8 +84,12 @@ func (s *Snapshot) CheckUnused(network string) error {
 	var uses []error
 	for _, key := range slices.Sorted(maps.Keys(s.Blocks)) {
 		if b := s.Blocks[key]; b.Network == network && !b.OfNode {
-			uses = append(uses, fmt.Errorf("node %s has block %s and %d containers: delete the containers, then type: fairlead ipam release %s",
-				b.Node, b.CIDR, containers[b.Node], OnCommandLine(b.CIDR.String(), network)))
+			count := fmt.Sprintf(" and %d containers", containers[b.Node])
+			if s.NoEndpoints {
+				count = ""
+			}
+			uses = append(uses, fmt.Errorf("node %s has block %s%s: delete the containers, then type: fairlead ipam release %s",
+				b.Node, b.CIDR, count, OnCommandLine(b.CIDR.String(), network)))
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.Addresses)) {

@@ -22,6 +22,7 @@ type Snapshot struct {
 	Problems  map[string]error         // by key
 
 	FlannelConfig *FlannelConfig // nil: none
+	NoEndpoints   bool           // the store keeps no endpoints, so nothing is known about containers
 
 	ofNode map[string][]string // keys of the blocks that Kubernetes gave a node, see derive
 	rivals map[string][]string // nodes whose podCIDR another node has, by key of the block; sorted

@@ -40,7 +40,7 @@ type Node struct {
 	State      string      `json:"state"` // "alive" or "away"
 	Addresses  []string    `json:"addresses"`
 	Blocks     []string    `json:"blocks"`
-	Containers []Container `json:"containers"`
+	Containers []Container `json:"containers"` // nil: not known
 }
 
 // Container is a container's interface.
@@ -87,6 +87,9 @@ func Of(s *cluster.Snapshot) *Map {
 
 func nodeOf(s *cluster.Snapshot, n *cluster.Node, blocks []*cluster.Block) Node {
 	out := Node{Name: n.Name, State: Away, Addresses: []string{}, Blocks: []string{}, Containers: []Container{}}
+	if s.NoEndpoints {
+		out.Containers = nil
+	}
 	if s.Alive[n.Name] {
 		out.State = "alive"
 	}

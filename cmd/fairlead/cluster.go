@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -122,6 +123,14 @@ func (a *app) completeNodes(f *agentFlags) cobra.CompletionFunc {
 }
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
+
+// orDash returns a number as text, or - if it is not known.
+func orDash(n *int) string {
+	if n == nil {
+		return "-"
+	}
+	return strconv.Itoa(*n)
+}
 
 // dryRunFlag adds the flag that every command with a preview has.
 func dryRunFlag(c *cobra.Command, dry *bool) {

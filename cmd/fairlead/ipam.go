@@ -37,7 +37,8 @@ func (a *app) ipamShow(f *agentFlags) *cobra.Command {
 		Long: "Show prints the subnets of the cluster's networks, the blocks of the nodes with their use,\n" +
 			"and the addresses that the cluster assigns one by one: fixed addresses and those of the\n" +
 			"plugin whereabouts. For the blocks of this node it counts the addresses on this node's\n" +
-			"disk; for other nodes, those that their containers report.",
+			"disk; for other nodes, those that their agents report. With the store in Kubernetes, agents\n" +
+			"report no containers: the use of other nodes' blocks is -, and null in JSON.",
 		Example: "  fairlead ipam show\n  fairlead ipam show default --json | jq '.blocks[] | select(.used == 0)'",
 		Args:    want(0, 1), ValidArgsFunction: a.completeClusterNetworks(f),
 	}
@@ -109,7 +110,7 @@ func (a *app) printIPAM(v *admin.IPAM) error {
 	}
 	blocks := table{{"NETWORK", "BLOCK", "NODE", "USED", "STATE"}}
 	for _, b := range v.Blocks {
-		blocks = append(blocks, []string{b.Network, b.Block, b.Node, fmt.Sprintf("%d of %d", b.Used, b.Size), b.State})
+		blocks = append(blocks, []string{b.Network, b.Block, b.Node, fmt.Sprintf("%s of %d", orDash(b.Used), b.Size), b.State})
 	}
 	addresses := table{{"NETWORK", "ADDRESS", "OWNER", "FIXED", "NODE", "CONTAINER"}}
 	for _, x := range v.Addresses {

@@ -18,7 +18,8 @@ func (a *app) mapCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "map", Short: "show the cluster as tables or as a picture", GroupID: "cluster",
 		Long: "Map shows the hosts, networks and containers of the cluster, and how each pair of hosts is\n" +
-			"connected. It prints tables, or with --svg it draws a picture.",
+			"connected. It prints tables, or with --svg it draws a picture. If the store is Kubernetes, the\n" +
+			"map has no containers: their number is -, and their list in JSON null.",
 		Example: "  fairlead map\n  fairlead map --svg cluster.svg\n  fairlead map --json | jq '.tunnels[] | select(.state != \"connected\")'",
 		Args:    want(0, 0),
 	}
@@ -64,7 +65,11 @@ func (a *app) printMap(m *clustermap.Map) error {
 	}
 	t := table{{"NODE", "STATE", "ADDRESSES", "BLOCKS", "CONTAINERS"}}
 	for _, n := range m.Nodes {
-		t = append(t, []string{n.Name, n.State, join(n.Addresses), join(n.Blocks), fmt.Sprint(len(n.Containers))})
+		containers := "-"
+		if n.Containers != nil {
+			containers = fmt.Sprint(len(n.Containers))
+		}
+		t = append(t, []string{n.Name, n.State, join(n.Addresses), join(n.Blocks), containers})
 	}
 	if err := t.print(a.stdout); err != nil {
 		return err

@@ -29,7 +29,9 @@ func (a *app) nodeList(f *agentFlags) *cobra.Command {
 		Use: "list", Aliases: []string{"ls"}, Short: "list all nodes with their state and blocks",
 		Long: "List prints the nodes of the cluster. The agent of an \"away\" node does not report; the\n" +
 			"node's containers keep running and its addresses stay reserved. A \"removed\" node still\n" +
-			"has blocks or addresses, until the grace period ends. A \"flannel\" node runs flanneld.",
+			"has blocks or addresses, until the grace period ends. A \"flannel\" node runs flanneld.\n" +
+			"The number of containers is -, and null in JSON, for a flannel node, and for all nodes if\n" +
+			"the store is Kubernetes: kubectl get pods shows them.",
 		Example: "  fairlead node list\n  fairlead node list --json | jq -r '.[] | select(.state == \"away\") | .name'",
 		Args:    want(0, 0),
 	}, func(ctx context.Context, s store.Store, _ []string) error {
@@ -54,7 +56,7 @@ func (a *app) printNodes(nodes []admin.Node) error {
 	}
 	t := table{{"NODE", "STATE", "ADDRESSES", "BLOCKS", "CONTAINERS", "AGENT", "MACHINE"}}
 	for _, n := range nodes {
-		t = append(t, []string{n.Name, n.State, join(n.Addresses), join(n.Blocks), fmt.Sprint(n.Endpoints), n.Version, n.ID})
+		t = append(t, []string{n.Name, n.State, join(n.Addresses), join(n.Blocks), orDash(n.Endpoints), n.Version, n.ID})
 	}
 	return a.printTable(t, 6)
 }
@@ -62,7 +64,7 @@ func (a *app) printNodes(nodes []admin.Node) error {
 func (a *app) nodeShow(f *agentFlags) *cobra.Command {
 	return a.withStore(f, readsStore, &cobra.Command{
 		Use: "show NODE", Short: "show one node with everything it holds",
-		Long:    "Show prints a node with its addresses, its blocks, the fixed addresses that are on it now,\nand its containers.",
+		Long:    "Show prints a node with its addresses, its blocks, the fixed addresses that are on it now,\nand its containers. If the store is\nKubernetes, it has no containers: kubectl get pods shows them.",
 		Example: "  fairlead node show worker-3", Args: want(1, 1), ValidArgsFunction: a.completeNodes(f),
 	}, func(ctx context.Context, s store.Store, args []string) error {
 		snap, _, err := admin.Snapshot(ctx, s)
@@ -85,6 +87,9 @@ func (a *app) printNodeDetails(d *admin.NodeDetails) error {
 	t := table{{"node", n.Name}, {"state", n.State}, {"addresses", join(n.Addresses)}, {"blocks", join(n.Blocks)}, {"agent", n.Version}, {"machine", n.ID}}
 	for _, x := range d.Addresses {
 		t = append(t, []string{"address", x.IP.String() + " of " + x.Owner})
+	}
+	if d.Endpoints == nil {
+		t = append(t, []string{"container", "-"})
 	}
 	for _, p := range d.Endpoints {
 		t = append(t, []string{"container", fmt.Sprintf("%s %s %s %v %s", p.Container, p.IfName, p.Network, p.IPs, p.Pod)})

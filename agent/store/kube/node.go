@@ -185,6 +185,9 @@ func (s *Store) SetNetworkUnavailable(ctx context.Context, node string, unavaila
 	return convert(s.client.Patch(types.StrategicMergePatchType).AbsPath(nodesPath, node, "status").SetHeader("Accept", metadataOnly).Body(body).Do(ctx).Error())
 }
 
+// KeepsNoEndpoints says that List returns no endpoints: the API has the pods.
+func (s *Store) KeepsNoEndpoints() {}
+
 // RefuseToRemove returns the error of an attempt to remove a node: only Kubernetes does that.
 func (s *Store) RefuseToRemove(node string) error {
 	return fmt.Errorf("node %s belongs to Kubernetes\nType: kubectl delete node %s", node, node)
