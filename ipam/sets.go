@@ -1,7 +1,8 @@
 package ipam
 
 import (
-	"net/netip"
+	"cmp"
+	"fmt"
 	"slices"
 )
 
@@ -9,7 +10,6 @@ import (
 // and no ranges overlap.
 func CompleteSets(sets []RangeSet) ([]RangeSet, error) {
 	done := make([]RangeSet, len(sets))
-	var all places
 	for i, set := range sets {
 		if len(set) == 0 {
 			return nil, &FieldError{i, -1, "", `empty range set: want at least one range, like {"subnet": "10.1.0.0/16"}`}
@@ -19,15 +19,15 @@ func CompleteSets(sets []RangeSet) ([]RangeSet, error) {
 			if err == nil {
 				err = sameFamily(done[i], r)
 			}
-			if err == nil {
-				err = all.add(place{r, i, j})
-			}
 			if err != nil {
 				field := err.(*FieldError)
 				return nil, &FieldError{i, j, field.Field, field.Problem}
 			}
 			done[i] = append(done[i], r)
 		}
+	}
+	if err := overlap(done); err != nil {
+		return nil, err
 	}
 	return done, nil
 }
@@ -41,26 +41,30 @@ func sameFamily(set RangeSet, r Range) error {
 
 // place is where a configuration has a range.
 type place struct {
-	Range
+	*Range
 	set, index int
 }
 
-// places are ranges in the order of their addresses. None overlap, so that only a new range's neighbor can overlap with
-// it: lists with tens of thousands of ranges exist.
-type places []place
-
-func (p *places) add(r place) error {
-	next, _ := slices.BinarySearchFunc(*p, r.End, func(o place, end netip.Addr) int {
-		if o.Start.Compare(end) <= 0 {
-			return -1
-		}
-		return 1
-	})
-	if next > 0 {
-		if before := (*p)[next-1]; !before.End.Less(r.Start) {
-			return fieldErrorf("", "the range %s overlaps with %s (range set %d, range %d): want every address in one range only", r, before, before.set, before.index)
+// overlap returns an error for a range that overlaps with an earlier one in the configuration. It sorts the ranges by
+// address, because there may be tens of thousands.
+func overlap(sets []RangeSet) *FieldError {
+	var all []place
+	for i, set := range sets {
+		for j := range set {
+			all = append(all, place{&set[j], i, j})
 		}
 	}
-	*p = slices.Insert(*p, next, r)
+	slices.SortStableFunc(all, func(p, q place) int { return p.Start.Compare(q.Start) })
+	for i := 1; i < len(all); i++ {
+		p, q := all[i-1], all[i]
+		if p.End.Less(q.Start) {
+			continue
+		}
+		if cmp.Or(cmp.Compare(p.set, q.set), cmp.Compare(p.index, q.index)) > 0 {
+			p, q = q, p
+		}
+		return &FieldError{q.set, q.index, "", fmt.Sprintf("the range %s overlaps with %s (range set %d, range %d): want every address in one range only",
+			q, p, p.set, p.index)}
+	}
 	return nil
 }
