@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -203,12 +204,15 @@ func (s *suite) measure(t *testing.T, ctr *container, want int) {
 		"to the pod":   func() (string, error) { return s.fromHost("flood", net.JoinHostPort(v4, "8080")) },
 		"from the pod": func() (string, error) { return s.from(ctr)("flood", at(outsideV4, outsidePort)) },
 	} {
-		var got int
-		kerneltest.Within(t, 5*time.Second, func() (err error) { got, err = parseInt(flood()); return err })
-		t.Logf("%s: %d bit/s of %d", direction, got, want)
-		if got < want*6/10 || got > want*13/10 {
-			t.Errorf("%s: %d bit/s, want about %d", direction, got, want)
-		}
+		// On a busy machine, the burst may not pass before the measurement. It does not come back for minutes.
+		kerneltest.Within(t, 20*time.Second, func() error {
+			got, err := parseInt(flood())
+			t.Logf("%s: %d bit/s of %d", direction, got, want)
+			if err == nil && (got < want*6/10 || got > want*13/10) {
+				err = fmt.Errorf("%s: %d bit/s, want about %d", direction, got, want)
+			}
+			return err
+		})
 	}
 	s.remove(t, ctr)
 }
