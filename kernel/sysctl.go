@@ -67,9 +67,24 @@ func (s *Sysctl) ensure(e *Engine) error {
 	if err := e.flush(); err != nil {
 		return err
 	}
-	if s.NetnsOnly {
+	switch {
+	case s.NetnsOnly:
 		return s.ensureNetnsOnly(e)
+	case s.opensLoopback():
+		e.later = append(e.later, later{s, func() error { return s.set(e) }})
+		return nil
 	}
+	return s.set(e)
+}
+
+// opensLoopback reports whether the key opens services on 127.0.0.1 to a link. nftables rules close them again, so they
+// come first.
+func (s *Sysctl) opensLoopback() bool {
+	return s.IsShared && strings.HasSuffix(s.Key, "/route_localnet")
+}
+
+// set writes the value, unless it is in place or stays.
+func (s *Sysctl) set(e *Engine) error {
 	return e.InNetns(s.In, func() error {
 		if s.IfZero || s.KeepZero || s.IsShared || s.busyWaits() {
 			have, err := readSysctl(s.Key)
