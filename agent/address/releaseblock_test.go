@@ -127,3 +127,29 @@ func TestReleaseBeforeFileIsWritten(t *testing.T) {
 		return err != nil || !strings.Contains(string(e.Value), "release")
 	})
 }
+
+// TestReleaseBlockOfUnpublishedNode checks that the block of a node that is alive and has not published itself yet stays: its
+// containers may use it. The node is asked to release it.
+func TestReleaseBlockOfUnpublishedNode(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, twoSubnets)
+	s := b.open(t)
+	block := netip.MustParsePrefix("10.244.0.16/28")
+	key := cluster.BlockKey("default", block)
+	storetest.Put(t, s, key, `{"node":"x","subnet":"10.244.0.0/24"}`)
+	session, err := s.Hold(storetest.Context(t), cluster.AliveKey("x"), []byte("{}"), time.Minute)
+	must(t, err)
+	ctx, cancel := context.WithTimeout(storetest.Context(t), time.Second)
+	defer cancel()
+	if free, err := ReleaseBlock(ctx, s, "default", block); free || err != nil {
+		t.Errorf("while the node is alive: %v, %v", free, err)
+	}
+	e, err := s.Get(storetest.Context(t), key)
+	if err != nil || !strings.Contains(string(e.Value), `"release":true`) {
+		t.Errorf("the block is %s, %v", e.Value, err)
+	}
+	session.Release()
+	if free, err := ReleaseBlock(storetest.Context(t), s, "default", block); !free || err != nil {
+		t.Errorf("after its end: %v, %v", free, err)
+	}
+}

@@ -41,7 +41,11 @@ func (m *Manager) releaseUnusedVNIs(ctx context.Context) error {
 		}
 		now.keys[e.Key] = e.Revision
 		if before.keys[e.Key] == e.Revision {
-			releases = append(releases, []store.Op{{Key: e.Key, Expect: e.Revision}, m.networkUnchanged(network)})
+			ops := []store.Op{{Key: e.Key, Expect: e.Revision}}
+			if cluster.ValidName(network) {
+				ops = append(ops, m.networkUnchanged(network))
+			}
+			releases = append(releases, ops)
 		}
 	}
 	m.unusedVNIs = now

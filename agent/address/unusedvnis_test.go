@@ -19,7 +19,7 @@ func TestUnusedVNI(t *testing.T) {
 	s := b.open(t)
 	storetest.Put(t, s, cluster.NetworkKey("blue"), `{"isolated": true, "vni": 5001, "subnets": [{"cidr": "10.0.0.0/24"}]}`)
 	storetest.Put(t, s, cluster.NetworkKey("invalid"), `{"isolated": true, "vni": 5005, "subnets": []}`)
-	for vni, network := range map[int]string{5001: "blue", 5002: "blue", 5003: "removed", 5005: "invalid"} {
+	for vni, network := range map[int]string{5001: "blue", 5002: "blue", 5003: "removed", 5005: "invalid", 4999: "", 5006: "no name"} {
 		storetest.Put(t, s, cluster.VNIKey(vni), network)
 	}
 	storetest.Put(t, s, cluster.NodeKey("0-without-agent"), "{}")
@@ -49,6 +49,11 @@ func TestUnusedVNI(t *testing.T) {
 		_, err2 := s.Get(t.Context(), cluster.VNIKey(5003))
 		return errors.Is(err, os.ErrNotExist) && errors.Is(err2, os.ErrNotExist)
 	})
+	for _, vni := range []int{4999, 5006} { // of no network
+		if _, err := s.Get(t.Context(), cluster.VNIKey(vni)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("VNI %d: %v", vni, err)
+		}
+	}
 	for _, vni := range []int{5001, 5004, 5005} {
 		if _, err := s.Get(t.Context(), cluster.VNIKey(vni)); err != nil {
 			t.Errorf("VNI %d: %v", vni, err)

@@ -134,7 +134,7 @@ func TestIgnored(t *testing.T) {
 // TestSpecial checks that networks and nodes cannot use special-purpose addresses.
 func TestSpecial(t *testing.T) {
 	t.Parallel()
-	for _, cidr := range []string{"0.0.0.0/0", "0.0.0.0/1", "127.0.0.0/16", "169.254.169.0/24", "224.0.0.0/8", "240.0.0.0/4", "::/0", "::ffff:10.0.0.0/104", "fe80::/64", "ff02::/16"} {
+	for _, cidr := range []string{"0.0.0.0/0", "0.0.0.0/1", "127.0.0.0/16", "169.254.169.0/24", "224.0.0.0/8", "240.0.0.0/4", "::/0", "::ffff:10.0.0.0/104", "fe80::/64", "ff02::/16", "fdfa:1ead:7::/64"} {
 		for _, isolated := range []string{"", `"isolated": true, `} {
 			if err := network(t, `{`+isolated+`"subnets": [{"cidr": "`+cidr+`"}]}`).Validate(); err == nil || !strings.Contains(err.Error(), "subnets[0].cidr is "+cidr) {
 				t.Errorf("a network of %s: %v", cidr, err)

@@ -30,6 +30,7 @@ var specials = sync.OnceValue(func() (list []specialRange) {
 		{"0.0.0.0/8", "not for hosts"}, {"127.0.0.0/8", "loopback"}, {"169.254.0.0/16", "link-local"},
 		{"224.0.0.0/4", "multicast"}, {"255.255.255.255/32", "broadcast"},
 		{"::/8", "not for hosts"}, {"fe80::/10", "link-local"}, {"ff00::/8", "multicast"},
+		{"fdfa:1ead::/32", "those of a host's links to isolated networks"},
 	} {
 		list = append(list, specialRange{netip.MustParsePrefix(s.prefix), s.what})
 	}
