@@ -52,6 +52,7 @@ func refusals() []refusal {
 		{`invalid argument|less than device minimum|greater than device maximum|invalid MTU`, `mtu = .*: (want|more than)|mtu less than device minimum|MTU \d+ is less than|to /proc/sys/\S+: invalid argument`},
 		{`could not add VRF .*: invalid argument|expected to have a valid vrf name`, `vrfname( = .*)?: interface name`},
 		{`minID and maxID should be configured simultaneously`, `want both minID and maxID`},
+		{`could not add route .*Table: 254 .*network is unreachable`, `vrf.* table = 254: want 0 \(a free one\)`},
 		{`Failed to find Gateway`, `^.*vrf.* table = .*: want 0 \(a free one\)`}, // the reference's CHECK fails after every vrf
 		{`could not add .*(invalid argument|numerical result out of range|LinkAttrs.Name cannot be empty)`, `bridge = .*: interface name`},
 		{`invalid MAC address|doesn't match container Mac|[aA]ssign requested address|Invalid address length|invalid lladdr|failed to (create macvlan|make veth pair): invalid argument`,
