@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/fairlead/fairlead/agent/backend"
@@ -34,7 +33,7 @@ func (a *Agent) runBGP(ctx context.Context, self *cluster.Node, h *desired.Host)
 	return problems
 }
 
-// sessionPatience is how long a neighbour may have no BGP session before that is a problem. A session takes some seconds
+// sessionPatience is the time without a BGP session after which the agent reports a problem. A session takes some seconds
 // to come up, and returns quickly after a restart of the neighbour.
 const sessionPatience = 30 * time.Second
 
@@ -131,7 +130,7 @@ func refusedRoutes(rep *reconcile.Report) (out []backend.Problem) {
 
 // unusableHop returns the next hop of a route that the kernel rejected because of it, or the zero address.
 func unusableHop(err error) netip.Addr {
-	if !errors.Is(err, syscall.ENETUNREACH) && !errors.Is(err, syscall.EHOSTUNREACH) && !errors.Is(err, syscall.EINVAL) {
+	if !reconcile.IsUnusableHop(err) {
 		return netip.Addr{}
 	}
 	o, _ := errors.AsType[*kernel.ObjectError](err)

@@ -39,7 +39,7 @@ func sameFamily(set RangeSet, r Range) error {
 	return nil
 }
 
-// place is where a configuration has a range.
+// place is a range with its position in the configuration.
 type place struct {
 	*Range
 	set, index int

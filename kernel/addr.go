@@ -128,8 +128,8 @@ func (a *Addr) waitForUse(e *Engine, index int) error {
 	return a.waitForDAD(e, index)
 }
 
-// dadTimeout is how long an address may be tentative. Duplicate address detection takes up to two seconds, from when the
-// link has a carrier (RFC 4862, 5.4).
+// dadTimeout limits the time for which an address may be tentative. Duplicate address detection takes up to two seconds,
+// from when the link has a carrier (RFC 4862, 5.4).
 const dadTimeout = 10 * time.Second
 
 // waitForDAD waits until duplicate address detection ends. It returns an error if another host has the address.

@@ -128,9 +128,7 @@ func (j *job) expectedObjects(prev *cni.Result) (kernel.Objects, error) {
 
 // ownIPs returns the result's addresses on the attachment's interface, which the result must contain.
 func (j *job) ownIPs(prev *cni.Result) ([]cni.IP, error) {
-	own := slices.IndexFunc(prev.Interfaces, func(i cni.Interface) bool {
-		return i.Name == j.att.IfName && i.Sandbox != ""
-	})
+	own := j.ownInterface(prev)
 	if own < 0 && len(prev.Interfaces) > 0 {
 		return nil, fmt.Errorf("prevResult has no interface %s in a sandbox", j.att.IfName)
 	}

@@ -88,9 +88,7 @@ func (j *job) tryRemoveEarlier(ctx context.Context) (inProgress bool, err error)
 
 // createdByList reports whether an earlier plugin of this ADD's list has created the interface.
 func (j *job) createdByList() bool {
-	return len(j.jobs) > 0 || j.base.Prev != nil && slices.ContainsFunc(j.base.Prev.Interfaces, func(i cni.Interface) bool {
-		return i.Name == j.att.IfName && i.Sandbox != ""
-	})
+	return len(j.jobs) > 0 || j.base.Prev != nil && j.ownInterface(j.base.Prev) >= 0
 }
 
 // isGone reports whether the network namespace of a record is gone. Its path may belong to another container by now.

@@ -279,12 +279,15 @@ func (j *job) isLeftover(err error) bool {
 	return errors.Is(err, os.ErrNotExist)
 }
 
+// ownInterface returns the index of the attachment's interface in a result, or -1.
+func (j *job) ownInterface(r *cni.Result) int {
+	return slices.IndexFunc(r.Interfaces, func(i cni.Interface) bool { return i.Name == j.att.IfName && i.Sandbox != "" })
+}
+
 // use adds IPAM's result to the result, on the attachment's interface.
 func (j *job) use(res, got *cni.Result) {
 	res.IPs, res.Routes, res.DNS = got.IPs, got.Routes, got.DNS
-	own := slices.IndexFunc(res.Interfaces, func(i cni.Interface) bool {
-		return i.Name == j.att.IfName && i.Sandbox != ""
-	})
+	own := j.ownInterface(res)
 	for i := range res.IPs {
 		res.IPs[i].Interface = nil
 		if own >= 0 {

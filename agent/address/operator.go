@@ -28,18 +28,13 @@ func ReleaseBlock(ctx context.Context, s store.Store, network string, block neti
 	if err := json.Unmarshal(e.Value, &b); err != nil {
 		return false, fmt.Errorf("read %s: %w", key, err)
 	}
-	// A node without a document may be about to publish it: then its agent is alive.
-	owner := []string{cluster.NodeKey(b.Node), cluster.AliveKey(b.Node)}
-	gone := 0
-	for _, k := range owner {
-		if _, err := s.Get(ctx, k); errors.Is(err, os.ErrNotExist) {
-			gone++
-		} else if err != nil {
-			return false, err
-		}
+	gone, err := nodeIsGone(ctx, s, b.Node)
+	if err != nil {
+		return false, err
 	}
-	if gone == len(owner) {
-		_, err := s.Commit(ctx, store.Op{Key: key, Expect: e.Revision}, store.Op{Key: owner[0], Verify: true}, store.Op{Key: owner[1], Verify: true})
+	if gone {
+		_, err := s.Commit(ctx, store.Op{Key: key, Expect: e.Revision},
+			store.Op{Key: cluster.NodeKey(b.Node), Verify: true}, store.Op{Key: cluster.AliveKey(b.Node), Verify: true})
 		return err == nil, err
 	}
 	b.Release = true

@@ -69,20 +69,28 @@ func (m *Manager) longAbsent() (nodes []string) {
 	return nodes
 }
 
+// nodeIsGone reports whether a node has neither a document nor a live agent, which would be about to publish one.
+func nodeIsGone(ctx context.Context, s store.Store, node string) (bool, error) {
+	for _, key := range []string{cluster.NodeKey(node), cluster.AliveKey(node)} {
+		if _, err := s.Get(ctx, key); !errors.Is(err, os.ErrNotExist) {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
 // reclaimNode checks the store again and then releases everything that a node had. An agent that runs but does not know
 // its addresses yet has a session and is no node yet: its containers keep theirs.
 func (m *Manager) reclaimNode(ctx context.Context, node string) error {
-	for _, key := range []string{cluster.NodeKey(node), cluster.AliveKey(node)} {
-		_, err := m.Store.Get(ctx, key)
-		if err == nil { // another grace period begins
-			m.mu.Lock()
-			delete(m.absent, node)
-			m.mu.Unlock()
-			return nil
-		}
-		if !errors.Is(err, os.ErrNotExist) {
-			return err // the store did not answer
-		}
+	gone, err := nodeIsGone(ctx, m.Store, node)
+	if err != nil {
+		return err
+	}
+	if !gone { // another grace period begins
+		m.mu.Lock()
+		delete(m.absent, node)
+		m.mu.Unlock()
+		return nil
 	}
 	ops, err := endpointOps(ctx, m.Store, node)
 	if err != nil {

@@ -149,7 +149,7 @@ func asRead(snap *cluster.Snapshot, network string) []store.Op {
 
 // putNetwork writes a network that is valid and does not conflict with the others.
 func putNetwork(ctx context.Context, s store.Store, snap *cluster.Snapshot, n *cluster.Network, revision int64, dry bool) error {
-	if err := errors.Join(n.Validate(), n.Ignored()); err != nil {
+	if err := n.Check(); err != nil {
 		return err
 	}
 	if err := snap.Fits(n); err != nil {

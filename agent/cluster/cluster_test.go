@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"encoding/json"
-	"errors"
 	"maps"
 	"math/rand/v2"
 	"net/netip"
@@ -125,7 +124,7 @@ func TestIgnored(t *testing.T) {
 	} {
 		n := network(t, c.doc)
 		n.Name = c.name
-		if err := errors.Join(n.Validate(), n.Ignored()); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+		if err := n.Check(); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.doc, err, c.want)
 		}
 	}

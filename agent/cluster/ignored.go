@@ -6,6 +6,9 @@ import (
 	"slices"
 )
 
+// Check returns all errors of a network that a person gives: those of Validate and of Ignored.
+func (n *Network) Check() error { return errors.Join(n.Validate(), n.Ignored()) }
+
 // Ignored returns an error for each key that has no effect in this network. A person who sets it expects one. Networks
 // that are in the store already work as before.
 func (n *Network) Ignored() error {

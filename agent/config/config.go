@@ -195,7 +195,7 @@ func Load(path string, getenv func(string) string, empty ...Setting) (*Config, e
 		}
 		if c.Network != nil { // an error here names the file, which the environment may replace below
 			c.Network.Name = cluster.DefaultNetwork
-			if err := errors.Join(c.Network.Validate(), c.Network.Ignored()); err != nil {
+			if err := c.Network.Check(); err != nil {
 				return nil, invalid(locate(path, doc, "network", err))
 			}
 		}
@@ -327,7 +327,7 @@ func (c *Config) validate() error {
 	}
 	errs = append(errs, c.Policy.problem(c.Store.Kubernetes.Kubeconfig))
 	if c.Network != nil {
-		errs = append(errs, c.Network.Validate(), c.Network.Ignored())
+		errs = append(errs, c.Network.Check())
 		if c.Network.Isolated {
 			errs = append(errs, errors.New(`network.isolated is true: the default network cannot be isolated; "fairlead network create" creates an isolated network`))
 		}

@@ -115,7 +115,7 @@ func ParseNetworks(file string, raw []byte, name string) (all []*cluster.Network
 			return nil, invalid(at(file, &doc, "name", fmt.Errorf("name is %q: the command line says %q", n.Name, name)))
 		}
 		n.Network.Name = n.Name
-		if err := errors.Join(n.Network.Validate(), n.Network.Ignored()); err != nil {
+		if err := n.Network.Check(); err != nil {
 			return nil, invalid(locate(file, &doc, "", err))
 		}
 		all = append(all, &n.Network)

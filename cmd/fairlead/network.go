@@ -226,7 +226,7 @@ func (n *networkFlags) complete(name string) error {
 		}
 		n.Backends = append(n.Backends, b)
 	}
-	if e, ok := errors.AsType[*cluster.FieldError](errors.Join(n.Validate(), n.Ignored())); ok {
+	if e, ok := errors.AsType[*cluster.FieldError](n.Check()); ok {
 		return &usageError{strings.TrimSpace(flagOf(e.Field) + " " + e.Problem.Error()), "Type: fairlead network create --help"}
 	}
 	return nil

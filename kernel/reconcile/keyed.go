@@ -285,16 +285,15 @@ func (r *Reconciler) reply(rep *Report, s change, err error) {
 		if errors.Is(err, unix.EEXIST) {
 			err = fmt.Errorf("a third-party object is in the way: %w", err)
 		}
-		if !unusableHop(s.o, err) {
+		if _, route := s.o.(*kernel.Route); !route || !IsUnusableHop(err) {
 			r.known = false // the remembered state may be wrong
 		}
 		rep.fail(s.o, err)
 	}
 }
 
-// unusableHop reports whether the kernel rejected a route because of its next hop (net/ipv4/fib_semantics.c,
+// IsUnusableHop reports whether the kernel rejected a route because of its next hop (net/ipv4/fib_semantics.c,
 // net/ipv6/route.c). Then nothing contradicts the remembered state.
-func unusableHop(o kernel.Object, err error) bool {
-	_, route := o.(*kernel.Route)
-	return route && (errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.EINVAL))
+func IsUnusableHop(err error) bool {
+	return errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.EINVAL)
 }
