@@ -83,6 +83,7 @@ func (a *app) root() *cobra.Command {
 	root.SetHelpCommand(helpCommand())
 	root.InitDefaultHelpCmd()
 	describeHelpFlags(root)
+	wrapDescriptions(root)
 	return root
 }
 

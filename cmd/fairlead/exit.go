@@ -29,7 +29,8 @@ const exitHelp = `  0    success
   1    failure: standard error says what failed, on what, and why
   2    the command line is not valid
   3    a configuration is not valid
-  4    something is wrong: doctor or a check found it, repair could not restore it, or would restore it with --dry-run
+  4    something is wrong: doctor or a check found it, repair could not restore it, or would
+       restore it with --dry-run
   11   a temporary condition: the same command may work in a moment
   50   status: an ADD would fail now
   51   status: an ADD would fail now, and existing containers may lack connectivity

@@ -122,6 +122,43 @@ func describeHelpFlags(c *cobra.Command) {
 	}
 }
 
+// helpWidth is the number of columns of help texts.
+const helpWidth = 100
+
+// wrapDescriptions wraps the paragraphs of every command's description. Lists and tables, which are indented, stay.
+func wrapDescriptions(c *cobra.Command) {
+	paragraphs := strings.Split(c.Long, "\n\n")
+	for i, p := range paragraphs {
+		if !strings.HasPrefix(p, " ") {
+			paragraphs[i] = wrapWords(strings.Fields(p), helpWidth)
+		}
+	}
+	c.Long = strings.Join(paragraphs, "\n\n")
+	for _, sub := range c.Commands() {
+		wrapDescriptions(sub)
+	}
+}
+
+// wrapWords joins words to lines of at most width bytes.
+func wrapWords(words []string, width int) string {
+	var b strings.Builder
+	column := 0
+	for i, w := range words {
+		switch {
+		case i == 0:
+		case column+1+len(w) > width:
+			b.WriteByte('\n')
+			column = 0
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(w)
+		column += len(w)
+	}
+	return b.String()
+}
+
 // sentence makes a sentence of the description of a flag that cobra defines.
 func sentence(f *pflag.Flag) {
 	if f.Usage != "" && !strings.HasSuffix(f.Usage, ".") {

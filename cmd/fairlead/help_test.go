@@ -110,6 +110,19 @@ func TestFlagsAreDescribed(t *testing.T) {
 	everyCommand(root, func(c *cobra.Command) { c.LocalFlags().VisitAll(check(c)) })
 }
 
+// TestHelpWidth checks that the descriptions and the flags of every command have at most helpWidth columns.
+func TestHelpWidth(t *testing.T) {
+	t.Parallel()
+	everyCommand(newApp().root(), func(c *cobra.Command) {
+		text := c.Long + "\n" + c.LocalFlags().FlagUsagesWrapped(helpWidth)
+		for line := range strings.Lines(text) {
+			if n := len(strings.TrimRight(line, "\n")); n > helpWidth {
+				t.Errorf("%s: %d columns, at most %d: %s", c.CommandPath(), n, helpWidth, line)
+			}
+		}
+	})
+}
+
 func TestCompletionNeedsShell(t *testing.T) {
 	t.Parallel()
 	code, out, errs := call(nil, "fairlead", "completion")
