@@ -78,13 +78,15 @@ func (s notes) read(id string) (*note, error) {
 		return nil, fmt.Errorf("read the state of pod %s: %w", id, err)
 	}
 	n := &note{}
-	if err := json.Unmarshal(raw, n); err != nil || n.ID != id {
-		return nil, fmt.Errorf("the state of pod %s in %s is damaged: %w", id, s.file(id), errors.Join(err, errDamaged))
+	err = json.Unmarshal(raw, n)
+	if err == nil && n.ID != id {
+		err = fmt.Errorf("it names the pod %q", n.ID)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the state of pod %s in %s is damaged: tear the pod down: %w", id, s.file(id), err)
 	}
 	return n, nil
 }
-
-var errDamaged = errors.New("it cannot be used")
 
 // write writes a note atomically.
 func (s notes) write(n *note) error {

@@ -138,7 +138,7 @@ func TestSetupInReusedNamespace(t *testing.T) {
 	if s, err := n.PodStatus(p.ID); err != nil || s.State != podnet.StateGone {
 		t.Errorf("the state is %v, %v", s, err)
 	}
-	wants(t, n.CheckPod(t.Context(), p.ID), "is gone, or another one")
+	wants(t, n.CheckPod(t.Context(), p.ID), "is gone, or the path leads to another namespace")
 	kerneltest.In(t, p.Netns, "ip", "link", "del", "eth0") // the new namespace has no interface yet
 	p.Networks = []podnet.Network{{IfName: "eth7"}}
 	_, err = n.SetUpPod(t.Context(), p)

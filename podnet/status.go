@@ -90,7 +90,7 @@ func (m *Manager) CheckPod(ctx context.Context, id string) (err error) {
 }
 
 func errNetnsGone(n *note) error {
-	return fmt.Errorf("pod %s: its network namespace %s is gone, or another one", n.ID, n.Netns)
+	return fmt.Errorf("pod %s: its network namespace %s is gone, or the path leads to another namespace", n.ID, n.Netns)
 }
 
 func (m *Manager) check(ctx context.Context, pod *Pod, q *part) (err error) {

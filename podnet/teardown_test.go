@@ -222,13 +222,13 @@ func TestAttachInReplacedNamespace(t *testing.T) {
 	must(t, err)
 	n.editNote(p.ID, func(note map[string]any) { note["netnsCookie"] = netns.ID{Cookie: 1}.StoredCookie() })
 	_, err = n.Attach(t.Context(), p.ID, podnet.Network{Name: n.name("b")})
-	wants(t, err, "is gone, or another one")
+	wants(t, err, "is gone, or the path leads to another namespace")
 	if got := n.links(p.Netns); got != "lo eth0" {
 		t.Errorf("the namespace has %s", got)
 	}
 	kerneltest.Gone(t, p.Netns)
 	_, err = n.Attach(t.Context(), p.ID, podnet.Network{Name: n.name("b")})
-	wants(t, err, "is gone, or another one")
+	wants(t, err, "is gone, or the path leads to another namespace")
 	must(t, n.TearDownPod(t.Context(), p.ID))
 }
 

@@ -149,11 +149,11 @@ func (r *rule) addProtocol(p v1alpha2.ClusterNetworkPolicyProtocol) (err error) 
 		fields++
 		switch {
 		case port == nil:
-			err = errors.New("a protocol without a port")
+			err = fmt.Errorf("%s: destinationPort is missing", name)
 		case port.Range != nil && port.Number != 0:
-			err = errors.New("a port has a number and a range")
+			err = fmt.Errorf("%s.destinationPort has a number and a range: want one of the two", name)
 		case port.Range != nil && port.Range.Start == port.Range.End:
-			err = errors.New("a range of one port")
+			err = fmt.Errorf("%s.destinationPort: the range starts and ends at %d: want number: %[2]d", name, port.Range.Start)
 		case port.Range != nil:
 			err = r.addRange(name, port.Range.Start, port.Range.End)
 		default:

@@ -140,7 +140,7 @@ func parseCIDR(text string) (netip.Prefix, error) {
 	}
 	if p.Addr().Is4In6() {
 		if p.Bits() < 96 {
-			return netip.Prefix{}, fmt.Errorf("%q is shorter than IPv4 within IPv6", text)
+			return netip.Prefix{}, fmt.Errorf("%q: want a prefix length of at least 96 for an IPv4 address within IPv6", text)
 		}
 		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
 	}
@@ -157,12 +157,12 @@ func (r *rule) addPort(port networkingv1.NetworkPolicyPort) error {
 	case err != nil:
 		return err
 	case port.Port == nil && port.EndPort != nil:
-		return fmt.Errorf("endPort without port")
+		return errors.New("endPort needs a port")
 	case port.Port == nil:
 		r.ports = append(r.ports, portRange{name, 0, 65535})
 		return nil
 	case port.Port.Type == intstr.String && port.EndPort != nil:
-		return fmt.Errorf("endPort with the name %q", port.Port.StrVal)
+		return fmt.Errorf("endPort needs a port number, and port is %q", port.Port.StrVal)
 	case port.Port.Type == intstr.String:
 		r.named = append(r.named, namedPort{name, port.Port.StrVal})
 		return portNameProblem(port.Port.StrVal)

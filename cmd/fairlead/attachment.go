@@ -175,7 +175,11 @@ func (s *session) needNetns() error {
 }
 
 func noNetns(path string) error {
-	return fmt.Errorf("there is no network namespace %s\nCreate one: ip netns add NAME", path)
+	name := "NAME"
+	if dir, base := filepath.Split(path); dir == "/run/netns/" || dir == "/var/run/netns/" {
+		name = base
+	}
+	return fmt.Errorf("there is no network namespace %s\nCreate one: ip netns add %s", path, name)
 }
 
 func (a *app) checkCommand() *cobra.Command {

@@ -19,7 +19,7 @@ func (d *db) ensurePort(p *kernel.OVSPort) (made bool, err error) {
 		return false, err
 	}
 	if err == nil && owner(old) != p.Owner {
-		return false, fmt.Errorf("Open vSwitch already has a port %s of another owner: %v", p.Name, old.strings("external_ids"))
+		return false, fmt.Errorf("Open vSwitch already has a port %s of another owner (external_ids %v): remove it with \"ovs-vsctl del-port %[1]s\"", p.Name, old.strings("external_ids"))
 	}
 	return d.put(p.Bridge, p.Name, portRows(p), old)
 }

@@ -732,7 +732,7 @@ func TestErrorText(t *testing.T) {
 	}
 }
 
-// TestTakenNames checks that an object whose content is not that of its name is an invalid entry of the name's key.
+// TestTakenNames checks that an object whose content does not match its name is an invalid entry of the name's key.
 // No agent could create its own object, so without the entry agents would try for ever.
 func TestTakenNames(t *testing.T) {
 	t.Parallel()

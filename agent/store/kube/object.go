@@ -274,7 +274,7 @@ func (k *kind) entry(o *object) (e store.Entry, ok bool) {
 	}
 	if e.Key == "" && k.took != nil {
 		e.Key = k.took(o.Name)
-		problem := fmt.Sprintf("the content of the %s %s is not that of its name: delete it", k.api.Kind, o.Name)
+		problem := fmt.Sprintf("the content of the %s %s does not match its name: delete it", k.api.Kind, o.Name)
 		e.Value, _ = json.Marshal(problem) // a string can always be encoded
 	}
 	return e, e.Key != ""

@@ -200,7 +200,7 @@ func testForeignFixedAddress(t *testing.T, server *kubetest.Server) {
 	_, err = s.Get(t.Context(), key)
 	_, err2 := s.Commit(t.Context(), put(key, `{"ips":["10.0.0.1"]}`, 0))
 	for _, err := range []error{err, err2} {
-		if err == nil || errors.Is(err, store.ErrConflict) || errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "is not that of its name: delete it") {
+		if err == nil || errors.Is(err, store.ErrConflict) || errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "does not match its name: delete it") {
 			t.Errorf("%v", err)
 		}
 	}
