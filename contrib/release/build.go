@@ -87,6 +87,21 @@ func (r *release) plugins() (map[string]string, error) {
 	return list, nil
 }
 
+// imageName returns the image of the agents that "fairlead kubernetes install" creates. Its tag is the version of the
+// release, or latest for other versions.
+func (r *release) imageName() (string, error) {
+	out, err := command(r.root, nil, r.program(runtime.GOARCH, "fairlead"), "kubernetes", "manifest")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(out)) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "image: "); ok {
+			return name, nil
+		}
+	}
+	return "", fmt.Errorf("fairlead kubernetes manifest names no image")
+}
+
 // command runs a program and returns its output. An error carries what the program wrote to standard error.
 func command(dir string, env []string, name string, args ...string) ([]byte, error) {
 	cmd := exec.Command(name, args...)

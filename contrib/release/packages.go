@@ -147,7 +147,11 @@ func (r *release) writeImage() error {
 		}
 		platforms = append(platforms, p)
 	}
-	archive, err := ociimage.Archive(ociimage.DefaultName, platforms)
+	name, err := r.imageName()
+	if err != nil {
+		return err
+	}
+	archive, err := ociimage.Archive(name, platforms)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/fairlead/fairlead/internal/ociimage"
 )
 
 // entry is one file or symbolic link of an archive or package.
@@ -43,9 +45,7 @@ func (r *release) tree(arch, prefix string) ([]entry, error) {
 	t.copy("share/doc/fairlead/agent.yaml", filepath.Join(r.root, "contrib/agent/agent.yaml"), 0o644)
 	t.copy("share/doc/fairlead/docker/compose.yaml", filepath.Join(r.root, "contrib/docker/compose.yaml"), 0o644)
 	t.copy("share/doc/fairlead/docker/config.json", filepath.Join(r.root, "contrib/docker/plugin/config.json"), 0o644)
-	for _, name := range []string{"fairlead.yaml", "plugins.yaml", "etcd.yaml"} {
-		t.copy("share/doc/fairlead/kubernetes/"+name, filepath.Join(r.root, "contrib/kubernetes", name), 0o644)
-	}
+	t.manifests()
 	slices.SortFunc(t.entries, func(a, b entry) int { return strings.Compare(a.path, b.path) })
 	return t.entries, t.err
 }
@@ -87,6 +87,18 @@ func (t *treeBuilder) units(prefix string) {
 	for _, file := range files {
 		unit := bytes.ReplaceAll(t.read(file), []byte("=/usr/bin/fairlead"), []byte("="+prefix+"/bin/fairlead"))
 		t.add("lib/systemd/system/"+filepath.Base(file), unit, 0o644)
+	}
+}
+
+// manifests adds the Kubernetes manifests, with the image of this release.
+func (t *treeBuilder) manifests() {
+	image, err := t.imageName()
+	if t.err == nil {
+		t.err = err
+	}
+	for _, name := range []string{"fairlead.yaml", "plugins.yaml", "etcd.yaml"} {
+		data := t.read(filepath.Join(t.root, "contrib/kubernetes", name))
+		t.add("share/doc/fairlead/kubernetes/"+name, bytes.ReplaceAll(data, []byte(ociimage.DefaultName), []byte(image)), 0o644)
 	}
 }
 

@@ -105,6 +105,25 @@ func TestVersionsAgree(t *testing.T) {
 	if !strings.HasPrefix(string(printed), "fairlead "+semantic+" ") {
 		t.Errorf("the package has version %s, and fairlead --version prints %q", version, printed)
 	}
+	// The image of the release is the one that its manifests and its command name.
+	image := string(read(t, filepath.Join(dir, "fairlead-"+semantic+"-image.tar")))
+	manifest, err := exec.Command(filepath.Join(unpacked, "usr/bin/fairlead"), "kubernetes", "manifest").Output()
+	must(t, err)
+	texts := map[string]string{"fairlead kubernetes manifest": string(manifest)}
+	for _, name := range []string{"fairlead.yaml", "plugins.yaml", "etcd.yaml"} {
+		texts[name] = string(read(t, filepath.Join(unpacked, "usr/share/doc/fairlead/kubernetes", name)))
+	}
+	for name, text := range texts {
+		used := regexp.MustCompile(`(?m)^ *image: (.*)$`).FindAllStringSubmatch(text, -1)
+		if len(used) == 0 {
+			t.Errorf("%s names no image", name)
+		}
+		for _, m := range used {
+			if !strings.Contains(image, `"org.opencontainers.image.ref.name":"`+m[1]+`"`) {
+				t.Errorf("%s: the image %s is not in the release's image file", name, m[1])
+			}
+		}
+	}
 	for _, name := range []string{"fairlead-" + semantic + "-image.tar", "fairlead-" + semantic + ".cdx.json", "SHA256SUMS"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 			t.Error(err)
