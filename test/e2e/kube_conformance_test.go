@@ -132,7 +132,7 @@ func TestConformance(t *testing.T) {
 	if os.Getenv("UPDATE") != "" {
 		same := func(a, b conformanceRow) bool { return a.Cluster == b.Cluster && a.Specs == b.Specs }
 		all := recordRows(t, conformanceFile, rows, same, func(a, b conformanceRow) int { return strings.Compare(a.Specs+a.Cluster, b.Specs+b.Cluster) })
-		rewritePage(t, kubernetesPage, "conformance", conformanceText(all))
+		rewritePage(t, conformancePage, "conformance", conformanceText(all))
 	}
 }
 
@@ -347,7 +347,7 @@ func conformanceText(rows []conformanceRow) string {
 func TestConformancePage(t *testing.T) {
 	t.Parallel()
 	rows := readRows[conformanceRow](t, conformanceFile)
-	if _, text, _ := pageParts(t, kubernetesPage, "conformance"); text != conformanceText(rows) {
+	if _, text, _ := pageParts(t, conformancePage, "conformance"); text != conformanceText(rows) {
 		t.Errorf("the page has\n%s\nthe results are\n%s", text, conformanceText(rows))
 	}
 	for _, k := range conformanceKinds() {

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	runtimesPage   = "../../docs/runtimes.md"
-	kubernetesPage = "../../docs/kubernetes.md"
+	runtimesPage    = "../../docs/runtimes.md"
+	conformancePage = "../../docs/kubernetes-tests.md"
 )
 
 // markers returns the lines around a generated section of the page.
