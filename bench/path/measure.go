@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -144,15 +145,24 @@ func confidence(v []float64) (low, high float64) {
 // table formats rows as Markdown that is also readable as text.
 func table(rows []row) string {
 	var b strings.Builder
-	b.WriteString("| way | what | others | who | median | ratio to manual (95% interval) |\n|---|---|---|---|---|---|\n")
+	b.WriteString("| path | unit | other elements | setup | median | ratio to manual (95% interval) |\n|---|---|---|---|---|---|\n")
 	for _, r := range rows {
 		of := "1"
 		if r.Who != rows[0].Who {
 			of = fmt.Sprintf("%.3f (%.3f-%.3f)", r.Ratio, r.Low, r.High)
 		}
-		fmt.Fprintf(&b, "| %s | %s | %d | %s | %.4g | %s |\n", r.Way, r.Unit, r.Others, r.Who, r.Median, of)
+		fmt.Fprintf(&b, "| %s | %s | %d | %s | %s | %s |\n", r.Way, r.Unit, r.Others, r.Who, number(r.Median), of)
 	}
 	return b.String()
+}
+
+// number formats a value with four significant digits, and without an exponent.
+func number(v float64) string {
+	if v >= 1000 {
+		step := math.Pow10(int(math.Log10(v)) - 3)
+		return strconv.FormatFloat(math.Round(v/step)*step, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(v, 'g', 4, 64)
 }
 
 const page = `# Data path

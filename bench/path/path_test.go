@@ -41,6 +41,15 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+func TestNumber(t *testing.T) {
+	t.Parallel()
+	for v, want := range map[float64]string{4: "4", 9.4521: "9.452", 16.746: "16.75", 999.96: "1000", 4510.4: "4510", 31813: "31810", 1234567: "1235000"} {
+		if have := number(v); have != want {
+			t.Errorf("%v: %s, want %s", v, have, want)
+		}
+	}
+}
+
 func TestOtherContainersAreCopies(t *testing.T) {
 	t.Parallel()
 	var rule any
