@@ -308,7 +308,7 @@ func (a *Agent) reconcile(ctx context.Context) (again time.Duration) {
 // again (0: none).
 func (a *Agent) describeSelf() (self *cluster.Node, h desired.Host, again time.Duration, err error) {
 	if h, err = a.reconciler.host(a.knownAddresses()); err != nil {
-		return nil, h, 0, fmt.Errorf("find the underlay link to other nodes: %w", err)
+		return nil, h, 0, fmt.Errorf("find the link to other nodes: %w", err)
 	}
 	self = &cluster.Node{Name: a.o.Config.Node, ID: a.id, Addresses: h.Addresses, Version: a.o.Version}
 	again = a.keys(self, &h)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"slices"
 
 	"github.com/fairlead/fairlead/agent/backend"
@@ -138,6 +139,9 @@ func (k *kernelReconciler) host(prefer, published []netip.Addr) (desired.Host, e
 		}
 	}
 	l, stable, unstable, err := k.engine.LinkAddrs(name)
+	if errors.Is(err, os.ErrNotExist) && k.conf.Interface != "" {
+		err = fmt.Errorf("%w: correct \"interface\" in the agent's configuration, or add the link", err)
+	}
 	if err != nil {
 		return desired.Host{}, err
 	}
@@ -177,7 +181,7 @@ func (k *kernelReconciler) underlay(published []netip.Addr) (string, error) {
 	case len(k.conf.Addresses) > 0:
 		l, err := k.engine.LinkByAddr(k.conf.Addresses[0])
 		if err != nil {
-			return "", err
+			return "", fmt.Errorf("%w: correct \"addresses\" in the agent's configuration, or add the address", err)
 		}
 		return l.Name, nil
 	}
@@ -280,7 +284,7 @@ func chooseAddresses(have []netip.Prefix, asked, prefer []netip.Addr) (out []net
 		}
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("it has no address that other nodes could reach")
+		return nil, errors.New("it has no address that other nodes could reach: add one, or set \"interface\" in the agent's configuration")
 	}
 	return out, nil
 }

@@ -116,7 +116,10 @@ func wanted(t reflect.Type, err error) string {
 	case !ok:
 		return err.Error()
 	case decodesItself(t) && typeErr.Type != nil && typeErr.Type != t:
-		return "want " + noun(typeErr.Type)
+		t = typeErr.Type
+	}
+	if typeErr.Value == "string" && (t.Kind() == reflect.Int || t.Kind() == reflect.Int64) {
+		return "want a whole number, without quotes" // the range would say nothing
 	}
 	return "want " + noun(t)
 }

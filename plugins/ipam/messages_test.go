@@ -65,7 +65,7 @@ func TestMessages(t *testing.T) {
 		{in24 + `, "routes": [{"gw": "10.1.2.1"}]`, "", "", invalid,
 			`ipam.routes[0].dst: missing: want a destination, like "0.0.0.0/0" or "fd00:2::/64"`},
 		{in24 + `, "routes": [{"dst": "10.0.0.0/8", "mtu": "big"}]`, "", "", invalid,
-			`ipam.routes[0].mtu = "big": want a whole number from -9223372036854775808 to 9223372036854775807`},
+			`ipam.routes[0].mtu = "big": want a whole number, without quotes`},
 		{in24 + `, "resolvConf": "/nowhere/resolv.conf"`, "", "", invalid,
 			`ipam.resolvConf = "/nowhere/resolv.conf": want a file in the format of resolv.conf: open /nowhere/resolv.conf: no such file or directory`},
 		{in24, "", "IP=10.9.2.1", cni.CodeGeneric,
