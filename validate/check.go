@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/invoke"
 	"github.com/fairlead/fairlead/cni/rawjson"
@@ -201,8 +203,11 @@ func (c *checker) findable(at, key string) {
 	}
 	if _, err := invoke.FindInPath(kind, c.pluginDirs); errors.Is(err, os.ErrNotExist) {
 		problem := "runtimes do not find this plugin: it is not in " + strings.Join(c.pluginDirs, ", ")
-		if builtin.Programs()[kind] != "" {
+		ours := builtin.Programs()
+		if closest, ok := config.ClosestKey(kind, slices.Sorted(maps.Keys(ours))); ours[kind] != "" {
 			problem += "; type: fairlead install"
+		} else if ok {
+			problem += fmt.Sprintf(": did you mean %q?", closest)
 		}
 		c.warn(key, problem)
 	}
