@@ -51,6 +51,7 @@ func kubeCases() []kubeCase {
 		{name: "a node joins and is deleted", nodes: 2, run: nodeJoinsAndLeaves, inAPI: true},
 		{name: "a node comes back with another address", nodes: 2, run: nodeMoves, inAPI: true},
 		{name: "an agent cannot write for another node", nodes: 2, run: strangersRefused, inAPI: true},
+		{name: "the directories of k3s, and uninstall", nodes: 2, run: otherDirectories, inAPI: true},
 		{name: "blocks: every node reaches pods, hosts, Services and DNS", nodes: 3, run: blocksChecked, blocks: onlyInBlocks},
 		{name: "blocks: more pods on a node than a block has addresses", nodes: 3, run: severalBlocks, blocks: onlyInBlocks},
 		{name: "blocks: a node is deleted and another one joins", nodes: 3, run: blocksOfDeletedNode, blocks: onlyInBlocks},
