@@ -19,6 +19,7 @@ import (
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/install"
 	"github.com/fairlead/fairlead/install/migrate"
+	"github.com/fairlead/fairlead/install/needed"
 	"github.com/fairlead/fairlead/install/network"
 	"github.com/fairlead/fairlead/internal/builtin"
 	"github.com/fairlead/fairlead/internal/netconf"
@@ -55,6 +56,8 @@ type installed struct {
 	Files       []install.Done       `json:"files"`
 	Attachments []migrate.Attachment `json:"attachments"`
 	DryRun      bool                 `json:"dryRun"`
+
+	stay []string // attachments that need files in use
 }
 
 func (a *app) installCommand() *cobra.Command {
@@ -91,10 +94,11 @@ func (a *app) uninstallCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "uninstall", Short: "restore the files that install replaced", GroupID: "more",
 		Long: "Uninstall removes the files that install created and restores those that it replaced. It keeps\n" +
-			"a file that was changed since, and a network file whose network has attachments.\n\n" +
-			"Containers keep running. But a runtime needs a plugin to delete its containers: if uninstall\n" +
-			"restores no other plugin of that name, delete the containers first. Afterwards run\n" +
-			"\"fairlead gc --all\" to remove their rules.",
+			"a file that was changed since, and the files that a runtime needs to delete containers: their\n" +
+			"network file, and plugins of which this host has no other one. Delete the containers, and type\n" +
+			"the command again.\n\n" +
+			"Containers keep running. After another plugin has deleted one, run \"fairlead gc --all\" to remove\n" +
+			"its rules.",
 		Example: "  fairlead uninstall --dry-run\n  fairlead uninstall",
 		Args:    want(0, 0),
 		RunE:    func(*cobra.Command, []string) error { return i.undo() },
@@ -244,16 +248,16 @@ func (i *installation) undo() error {
 	if !place.Installed() {
 		return fmt.Errorf("fairlead install has installed nothing in %s\nFor another directory: fairlead uninstall --bin-dir DIRECTORY", dir)
 	}
-	inUse, err := i.usedNetworks(place)
+	keep, stay, err := i.inUse(place)
 	if err != nil {
 		return err
 	}
-	done, err := place.Uninstall(inUse, i.dry)
-	out := installed{Files: done, DryRun: i.dry, Attachments: []migrate.Attachment{}}
+	done, err := place.Uninstall(keep, i.dry)
+	out := installed{Files: done, DryRun: i.dry, Attachments: []migrate.Attachment{}, stay: stay}
 	if err != nil {
 		return errors.Join(i.printDone(out), err)
 	}
-	defer i.warnStranded(done)
+	defer i.warnUnusable(done)
 	return i.print(out, migration{})
 }
 
@@ -265,26 +269,56 @@ func (i *installation) printDone(out installed) error {
 	return i.print(out, migration{})
 }
 
-// usedNetworks returns the base names of the network files that a runtime needs to delete an attachment.
-func (i *installation) usedNetworks(place *install.Place) (names []string, err error) {
-	files, err := place.Uninstall(nil, true)
-	for _, f := range files {
-		if filepath.Ext(f.Path) != ".conflist" {
-			continue
-		}
-		list, err := netconf.LoadFile(f.Path)
-		if err != nil {
-			continue // runtimes cannot use it anyway
-		}
-		if records, err := attach.Open(i.runDir()).List(list.Name); err == nil && len(records) > 0 {
-			names = append(names, filepath.Base(f.Path))
+// inUse returns the base names of the files that uninstall would remove although a runtime needs them to delete
+// attachments, and these attachments.
+func (i *installation) inUse(place *install.Place) (keep, stay []string, err error) {
+	all, err := place.Uninstall(nil, true)
+	if err != nil {
+		return nil, nil, err
+	}
+	records, err := attach.Open(i.runDir()).List("")
+	if err != nil {
+		fmt.Fprintln(i.stderr, "fairlead: warning: cannot find out whether attachments need the files:", err)
+		return nil, nil, nil
+	}
+	lists, removed := map[string]string{}, map[string]bool{} // the base names of networks' files; all that goes
+	for _, d := range all {
+		base := filepath.Base(d.Path)
+		if list, err := netconf.LoadFile(d.Path); filepath.Ext(base) == ".conflist" && err == nil {
+			lists[list.Name] = base
+		} else {
+			removed[base] = d.Action == install.Removed
 		}
 	}
-	return names, err
+	plugins, files := map[string]bool{}, map[string]bool{}
+	for _, r := range records {
+		list := lists[r.Network]
+		needs := list != ""
+		if needs {
+			files[list] = true
+		}
+		for _, name := range needed.Plugins([]*attach.Record{r}, i.app.confDir()) {
+			if removed[name] {
+				plugins[name], needs = true, true
+			}
+		}
+		if needs {
+			stay = append(stay, strings.Join([]string{r.Network, shownName(r.ContainerID, r.Netns), r.IfName}, " "))
+		}
+	}
+	keep = slices.Sorted(maps.Keys(files))
+	if len(plugins) > 0 {
+		keep = slices.Concat(keep, slices.Sorted(maps.Keys(plugins)), needed.Programs)
+	}
+	return keep, stay, nil
 }
 
 // warnUnusable names the lists that runtimes cannot use without the removed plugins.
-func (i *installation) warnUnusable(removed map[string]bool) {
+func (i *installation) warnUnusable(done []install.Done) {
+	removed := map[string]bool{}
+	for _, d := range done {
+		removed[filepath.Base(d.Path)] = d.Action == install.Removed
+	}
 	files, err := netconf.Files([]string{i.app.confDir()})
 	if err != nil {
 		return // there are none
@@ -318,34 +352,6 @@ func (i *installation) warnUnusable(removed map[string]bool) {
 		"%s For one with %s, type: fairlead fuse --in-place --undo FILE\n", strings.Join(unusable, "\n  "), next, delegate.ChainType)
 }
 
-// warnStranded names the attachments that need a removed plugin for their deletion.
-func (i *installation) warnStranded(done []install.Done) {
-	records, err := attach.Open(i.getenv(attach.RootVariable)).List("")
-	if err != nil {
-		fmt.Fprintln(i.stderr, "fairlead: warning: cannot find out whether attachments need the removed plugins:", err)
-		return
-	}
-	removed := map[string]bool{}
-	for _, d := range done {
-		removed[filepath.Base(d.Path)] = d.Action == install.Removed
-	}
-	var names []string
-	for _, r := range records {
-		if slices.ContainsFunc(r.Parts, func(p attach.Part) bool { return removed[p.Plugin] || removed[p.IPAM] }) {
-			names = append(names, strings.Join([]string{r.Network, shownName(r.ContainerID, r.Netns), r.IfName}, " "))
-		}
-	}
-	defer i.warnUnusable(removed)
-	if len(names) == 0 {
-		return
-	}
-	which, next := "that were removed", `To delete the containers, type "fairlead install" again first.`
-	if i.dry {
-		which, next = "that uninstall removes", "Delete the containers first."
-	}
-	fmt.Fprintf(i.stderr, "fairlead: warning: a runtime needs plugins %s to delete the containers of these attachments:\n  %s\n%s\n", which, strings.Join(names, "\n  "), next)
-}
-
 // describeAction returns what was done with a file, or what would be done.
 func describeAction(action string, dry bool) string {
 	infinitive := map[string]string{install.Created: "create", install.Replaced: "replace", install.Updated: "update", install.Restored: "restore", install.Removed: "remove"}[action]
@@ -355,16 +361,23 @@ func describeAction(action string, dry bool) string {
 func (i *installation) print(out installed, m migration) error {
 	var b strings.Builder
 	counts := map[string]int{}
+	var inUse []string
 	for _, d := range out.Files {
 		counts[d.Action]++
 		switch {
 		case d.Action == install.Left:
 			fmt.Fprintf(&b, "%s %s: it was changed since it was installed\n", would(out.DryRun, "keep", "kept"), d.Path)
 		case d.Action == install.InUse:
-			fmt.Fprintf(&b, "%s %s: the network has attachments; delete them and type \"fairlead uninstall\" again\n", would(out.DryRun, "keep", "kept"), d.Path)
+			inUse = append(inUse, d.Path)
 		case d.Action != install.Same:
 			fmt.Fprintf(&b, "%s %s\n", describeAction(d.Action, out.DryRun), d.Path)
 		}
+	}
+	if len(inUse) > 0 {
+		fmt.Fprintf(&b, "%s %d files, which a runtime needs to delete the containers of these attachments:\n  %s\n", would(out.DryRun, "keep", "kept"), len(inUse), strings.Join(out.stay, "\n  "))
+	}
+	if len(inUse) > 0 && !out.DryRun {
+		fmt.Fprintf(&b, "Delete the containers, and type \"fairlead uninstall --bin-dir %s\" again. For containers that are gone, first type \"fairlead gc --all\".\n", i.binDir)
 	}
 	if n := counts[install.Replaced]; n > 0 && !out.DryRun {
 		fmt.Fprintf(&b, "The replaced files are kept: fairlead uninstall --bin-dir %s restores them.\n", i.binDir)

@@ -98,7 +98,7 @@ func (f *kubernetesFlags) manifest() (o kubernetes.Options, err error) {
 	return o, nil
 }
 
-var releaseVersion = regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+$`)
+var releaseVersion = regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+(-(alpha|beta|rc)[.0-9]*)?$`)
 
 // releaseTag returns the image's tag of a release. A development version has none: the chart's appVersion applies.
 func releaseTag(version string) string {

@@ -23,8 +23,8 @@ import (
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/gc"
 	"github.com/fairlead/fairlead/install"
+	"github.com/fairlead/fairlead/install/needed"
 	"github.com/fairlead/fairlead/internal/bootid"
-	"github.com/fairlead/fairlead/libcni"
 	"github.com/fairlead/fairlead/plugins/chain"
 	"github.com/fairlead/fairlead/plugins/delegate"
 )
@@ -127,7 +127,7 @@ func podsOf(o Options) (out []*attach.Record, _ error) {
 		}
 		r := &attach.Record{Network: p.Network, ContainerID: p.ContainerID, IfName: p.IfName}
 		for _, a := range p.Attachments {
-			for _, name := range typesIn(a.Config) {
+			for _, name := range needed.TypesIn(a.Config) {
 				r.Parts = append(r.Parts, attach.Part{Plugin: name})
 			}
 		}
@@ -202,30 +202,6 @@ func (l conflist) name() string {
 	return name
 }
 
-// types returns the types of a list's plugins, of those inside a fairlead-chain or fairlead-pod, and of their IPAM
-// plugins.
-func types(conf map[string]any) (names []string) {
-	if name, ok := conf["type"].(string); ok {
-		names = append(names, name)
-	}
-	plugins, _ := conf["plugins"].([]any)
-	for _, c := range append(plugins, conf["ipam"], conf["delegate"]) {
-		if inner, ok := c.(map[string]any); ok {
-			names = append(names, types(inner)...)
-		}
-	}
-	return names
-}
-
-// typesIn is types for a configuration as JSON.
-func typesIn(raw []byte) []string {
-	conf := map[string]any{}
-	if json.Unmarshal(raw, &conf) != nil {
-		return nil
-	}
-	return types(conf)
-}
-
 func read(path string) (list conflist, err error) {
 	raw, err := os.ReadFile(path)
 	if err == nil {
@@ -265,33 +241,14 @@ func (r *Report) forget(o Options) error {
 	return nil
 }
 
-// inUse returns the names of the programs that attachments need for their deletion: their own plugins; the other plugins
-// of their lists, of which the agent's may have changed since; loopback, which a runtime calls for every pod; and fairlead,
-// with which an administrator removes the rest.
-func inUse(records []*attach.Record, agents conflist, dir string) (names []string) {
+// inUse returns the names of the files that attachments need for their deletion: besides those of needed.Plugins, the
+// plugins of the agent's list, which may have changed since, loopback, which a runtime calls for every pod, and fairlead, with
+// which an administrator removes the rest.
+func inUse(records []*attach.Record, agents conflist, dir string) []string {
 	if len(records) == 0 {
 		return nil
 	}
-	names = append(types(agents), "fairlead-cni", "fairlead", "loopback", delegate.ChainType, delegate.PodType, delegate.NetworkType, chain.PolicyType)
-	networks := map[string]bool{agents.name(): true}
-	for _, r := range records {
-		for _, p := range r.Parts {
-			names = append(names, p.Plugin, p.IPAM)
-		}
-		if networks[r.Network] {
-			continue
-		}
-		networks[r.Network] = true
-		list, err := libcni.LoadNetworkConf(dir, r.Network)
-		if err != nil {
-			continue // the runtime's copy of it names plugins that have a part here
-		}
-		for _, p := range list.Plugins {
-			names = append(names, typesIn(p.Bytes)...)
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	return slices.Concat(needed.Plugins(records, dir), needed.Types(agents), needed.Programs, []string{"loopback", delegate.ChainType, delegate.PodType, delegate.NetworkType, chain.PolicyType})
 }
 
 // files restores the plugins that fairlead install replaced, and removes its own, except those in use.
