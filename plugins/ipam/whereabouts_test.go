@@ -26,7 +26,10 @@ func emptyStore(t *testing.T) func() (store.Store, error) {
 func TestWhereaboutsKeys(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	flat := filepath.Join(dir, "whereabouts.conf")
+	flat, null := filepath.Join(dir, "whereabouts.conf"), filepath.Join(dir, "null.conf")
+	if err := os.WriteFile(null, []byte("null"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(flat, []byte(`{"datastore": "kubernetes", "kubernetes": {"kubeconfig": "/x"}, "log_level": "debug", "gateway": "10.9.0.1", "range": "10.8.0.0/24"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -47,6 +50,7 @@ func TestWhereaboutsKeys(t *testing.T) {
 		{`"range": "192.168.9.6-192.168.9.6/29"`, "IgnoreUnknown=1;K8S_POD_NAMESPACE=a;K8S_POD_NAME=b;IP=10.11.0.1/24;GATEWAY=10.11.0.254", []string{"192.168.9.6/29", "10.11.0.1/24 10.11.0.254"}},
 		{`"range": "10.9.0.0/30", "configuration_path": "` + flat + `"`, "", []string{"10.9.0.2/30 10.9.0.1"}},
 		{`"configuration_path": "` + flat + `"`, "", []string{"10.8.0."}},
+		{`"range": "192.168.15.9-192.168.15.9/24", "configuration_path": "` + null + `"`, "", []string{"192.168.15.9/24"}},
 		{`"range": "192.168.11.9-192.168.11.9/24", "configuration_path": "/nowhere/whereabouts.conf"`, "", []string{"192.168.11.9/24"}},
 		{`"range": "192.168.12.14/28"`, "", []string{"192.168.12.1/28"}}, // as in whereabouts, its first address
 		{`"range": "192.168.13.255/24"`, "", []string{"192.168.13.1/24"}},
@@ -118,7 +122,12 @@ func TestWhereaboutsOverlap(t *testing.T) {
 func TestWhereaboutsErrors(t *testing.T) {
 	t.Parallel()
 	m := newMember(t, "a")
+	empty := filepath.Join(t.TempDir(), "empty.conf")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for keys, want := range map[string]string{
+		`"range": "10.0.0.0/24", "configuration_path": "` + empty + `"`: `.configuration_path = "` + empty + `": the defaults in ` + empty + `: 1:1: empty: want a JSON object`,
 		`"gateway": "10.0.0.1"`:                                                      `ipam.range: missing`,
 		`"range": "10.0.0.0"`:                                                        `ipam.range = "10.0.0.0": want a range like`,
 		`"range": "10.0.0.9-10.1/24"`:                                                `want a range like`,

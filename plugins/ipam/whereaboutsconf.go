@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -86,7 +87,7 @@ func mergeFlat(data []byte) ([]byte, error) {
 		}
 		merged, err := merge(data, raw)
 		if err != nil {
-			return nil, fmt.Errorf("the defaults of whereabouts in %s: %w", path, err)
+			return nil, cni.Invalid(data, "ipam.configuration_path", fmt.Sprintf("the defaults in %s: %v", path, err))
 		}
 		return merged, nil
 	}
@@ -106,9 +107,10 @@ func merge(data, flat []byte) ([]byte, error) {
 	if err := json.Unmarshal(v.Raw, &own); err != nil {
 		return nil, err
 	}
-	for key, raw := range own {
-		defaults[key] = raw
+	if defaults == nil { // the file contains null
+		defaults = own
 	}
+	maps.Copy(defaults, own)
 	raw, err := json.Marshal(defaults)
 	if err != nil {
 		return nil, err
