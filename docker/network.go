@@ -59,7 +59,7 @@ func (d *Driver) createNetwork(_ context.Context, q *networkRequest) (any, error
 			return nil, err
 		}
 	}
-	if _, err := n.list(endpointInterface{}); err != nil {
+	if err := n.check(); err != nil {
 		return nil, err
 	}
 	if err := n.ownBridge(); err != nil {

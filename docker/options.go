@@ -3,9 +3,12 @@ package docker
 import (
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/fairlead/fairlead/validate"
 )
 
 // kind is the type of an option's value.
@@ -108,6 +111,46 @@ func (t *networkType) parse(options map[string]string) (map[string]any, error) {
 		out[o.plugin] = v
 	}
 	return out, nil
+}
+
+// check returns the error of a plugin that rejects the network's options: no container of the network could start.
+func (n *network) check() error {
+	list, err := n.list(n.example())
+	if err != nil {
+		return err
+	}
+	t, err := typeOf(map[string]string{typeKey: n.Type})
+	if err != nil {
+		return err
+	}
+	for _, p := range validate.Data(list.Bytes, nil).Problems {
+		for _, o := range t.options {
+			if v, set := n.Plugin[o.plugin]; p.Key == "plugins[0]."+o.plugin && set {
+				return fmt.Errorf("option %s=%v: %s", o.key, v, p.Problem)
+			} else if p.Key == "plugins[0]."+o.plugin {
+				return fmt.Errorf("option %s: %s", o.key, p.Problem)
+			}
+		}
+		return fmt.Errorf("the options of the network: %w", p.Error(""))
+	}
+	return nil
+}
+
+// example returns an endpoint with an address of each pool.
+func (n *network) example() (e endpointInterface) {
+	for _, s := range n.Subnets {
+		a := s.Pool.Masked().Addr().Next()
+		if a == s.Gateway {
+			a = a.Next()
+		}
+		text := netip.PrefixFrom(a, s.Pool.Bits()).String()
+		if a.Is4() {
+			e.Address = text
+		} else {
+			e.AddressIPv6 = text
+		}
+	}
+	return e
 }
 
 func (o *option) parse(value string) (any, error) {

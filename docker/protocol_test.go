@@ -58,6 +58,32 @@ func TestProtocol(t *testing.T) {
 	}
 }
 
+// TestValidOptions checks that a network is created with each option.
+func TestValidOptions(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	pool6 := `"IPv6Data":[{"Pool":"fd20::/64","Gateway":"fd20::1/64"}]`
+	for _, c := range []struct{ options, pools string }{
+		{`"bridge":"br9","masquerade":"false","isolate-ports":"true","anti-spoof":"true","hairpin":"true","vlan":"5","mtu":"0"`, pool4},
+		{`"anti-spoof":"true"`, pool6},
+		{`"anti-spoof":"true"`, pool4 + "," + pool6},
+		{`"isolate-ports":"true"`, `"IPv4Data":[]`},
+		{`"type":"macvlan"`, pool4},
+		{`"type":"macvlan","parent":"lo","mode":"passthru"`, pool6},
+		{`"type":"ipvlan","parent":"lo","mode":"l3s"`, pool4},
+		{`"type":"vlan","parent":"lo","vlan":"5"`, pool4},
+		{`"type":"ovs","bridge":"o0","vlan":"5","vxlan":"7","datapath":"netdev","socket":"/run/x.sock","mtu":"1400"`, pool4},
+		{`"type":"cluster","masquerade":"true","mtu":"1400"`, `"IPv4Data":[]`},
+		{`"type":"cluster","network":"blue"`, `"IPv4Data":[]`},
+	} {
+		request := `{"NetworkID":"n1","Options":{"com.docker.network.generic":{` + c.options + `}},` + c.pools + `}`
+		if _, got := h.raw("NetworkDriver.CreateNetwork", request); got != "{}" {
+			t.Errorf("%s: %s", request, got)
+		}
+		h.call("NetworkDriver.DeleteNetwork", `{"NetworkID":"n1"}`)
+	}
+}
+
 // TestMalformed checks that each error names what is wrong and what is allowed.
 func TestMalformed(t *testing.T) {
 	t.Parallel()
@@ -83,6 +109,11 @@ func TestMalformed(t *testing.T) {
 		{"NetworkDriver.CreateNetwork", `{"NetworkID":"n2","Options":{"com.docker.network.generic":[]}}`, "want an object of strings"},
 		{"NetworkDriver.CreateNetwork", options(`"mtu":7`), `option "mtu": want a text`},
 		{"NetworkDriver.CreateNetwork", options(`"mtu":"big"`), "option mtu=big: want a number"},
+		{"NetworkDriver.CreateNetwork", options(`"mtu":"-5"`), "option mtu=-5: want 0"},
+		{"NetworkDriver.CreateNetwork", options(`"vlan":"9999"`), "option vlan=9999: want"},
+		{"NetworkDriver.CreateNetwork", options(`"type":"macvlan","macvlan_mode":"routed"`), "option mode=routed: want"},
+		{"NetworkDriver.CreateNetwork", options(`"type":"vlan","vlan":"7"`), "option parent: "},
+		{"NetworkDriver.CreateNetwork", options(`"type":"ovs"`), "option bridge: missing"},
 		{"NetworkDriver.CreateNetwork", options(`"masquerade":"perhaps"`), "want true or false"},
 		{"NetworkDriver.CreateNetwork", options(`"parent":"eth0"`),
 			`option "parent": a network of type bridge has no such option: want one of anti-spoof, bridge, hairpin, isolate-ports, masquerade, mtu, name, type, vlan`},
