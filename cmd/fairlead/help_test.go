@@ -207,6 +207,19 @@ func TestAgentConfiguration(t *testing.T) {
 	}
 }
 
+// TestEmptyDirectory verifies that install and uninstall do not work in the current directory if a script's variable for
+// the directory is unset.
+func TestEmptyDirectory(t *testing.T) {
+	t.Parallel()
+	for _, args := range []string{"install --dry-run --bin-dir=", "install --dry-run --network=", "uninstall --dry-run --bin-dir="} {
+		flag := args[strings.LastIndex(args, "--"):]
+		want := "fairlead: " + strings.TrimSuffix(flag, "=") + " is empty\n"
+		if code, out, errs := call(nil, append([]string{"fairlead"}, strings.Fields(args)...)...); code != exitUsage || out != "" || !strings.HasPrefix(errs, want) {
+			t.Errorf("%s: exit code %d: %s%s", args, code, out, errs)
+		}
+	}
+}
+
 // TestEmptyFlags verifies that an empty flag overrides the file and the environment: the setting has its default.
 func TestEmptyFlags(t *testing.T) {
 	t.Parallel()
