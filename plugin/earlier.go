@@ -96,7 +96,7 @@ func isGone(rec *attach.Record) bool { return rec.NetnsID != "" && !rec.HasNetns
 
 // undoEarlier removes what an earlier ADD created: for a chained plugin its own part, for the first plugin of a list, or
 // if the namespace is gone, everything. An attachment whose namespace was deleted (a restart) keeps its addresses, so
-// that it gets them again.
+// that it gets them again. An IPAM plugin of other software would reject that, and releases them.
 func (j *job) undoEarlier(ctx context.Context, b *openRecord, own int) error {
 	rec := b.rec
 	taken, err := j.dir.TryTake(rec.Owner())
@@ -116,7 +116,7 @@ func (j *job) undoEarlier(ctx context.Context, b *openRecord, own int) error {
 	if err := j.removeParts(rec, gone); err != nil {
 		return err
 	}
-	if attached(rec) && gone {
+	if attached(rec) && gone && j.ipam.local != nil {
 		j.ipam.reuse = true
 	} else if err := j.ipam.del(ctx); err != nil {
 		return err
