@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"bytes"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -34,6 +35,25 @@ func TestHasIPAMPlugin(t *testing.T) {
 		}}
 		if got := env.Has(c.name, dir); got != c.want || (Env{}).Has(c.name, dir) {
 			t.Errorf("%s, where %q is ours: %v, want %v", c.name, c.ours, got, c.want)
+		}
+	}
+}
+
+// TestHasCopy verifies that a copy of this program counts as this program, and that another program does not, even if it
+// has the same size.
+func TestHasCopy(t *testing.T) {
+	t.Parallel()
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, program := range map[string][]byte{"copy": self, "longer": append(bytes.Clone(self), 0), "other": make([]byte, len(self)), "empty": nil} {
+		if err := os.WriteFile(filepath.Join(dir, name), program, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if got := (Env{}).Has(name, dir); got != (name == "copy") {
+			t.Errorf("%s counts as this program: %v", name, got)
 		}
 	}
 }
