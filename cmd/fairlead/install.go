@@ -192,7 +192,7 @@ func (i *installation) files() (list []install.File, err error) {
 	names, err := i.names(slices.Sorted(maps.Keys(programs)))
 	for _, name := range names {
 		f := install.File{Path: filepath.Join(i.binDir, name), Link: programs[name]}
-		if name == flannelPlugin {
+		if isCopied(name) {
 			f.Link, f.From, f.Mode = "", filepath.Join(i.from, programs[name]), 0o755
 		}
 		list = append(list, f)
@@ -204,9 +204,9 @@ func (i *installation) files() (list []install.File, err error) {
 	return append(list, conf), err
 }
 
-// flannelPlugin is a copy and not a link, because flannel's DaemonSet copies its own plugin to this path with cp. That
-// follows a link, and would overwrite every plugin.
-const flannelPlugin = "flannel"
+// isCopied reports whether a plugin is a copy and not a link. The DaemonSets of flannel and of whereabouts write their own
+// plugins to these paths. That follows a link, and would overwrite every plugin.
+func isCopied(name string) bool { return name == "flannel" || name == "whereabouts" }
 
 // names returns the plugins to install.
 func (i *installation) names(all []string) ([]string, error) {

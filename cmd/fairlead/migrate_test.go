@@ -260,24 +260,26 @@ func echo(c net.PacketConn) {
 	}
 }
 
-// TestFlannelCopiesItsPlugin does what the init container of flannel's DaemonSet does after an installation. Only the plugin
-// flannel changes, and a later uninstall leaves that file to flannel.
-func TestFlannelCopiesItsPlugin(t *testing.T) {
+// TestOthersCopyTheirPlugins does what the DaemonSets of flannel and of whereabouts do after an installation. Only their
+// own plugins change, and a later uninstall leaves those files to them.
+func TestOthersCopyTheirPlugins(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	bin, theirs := t.TempDir(), filepath.Join(t.TempDir(), "flannel")
-	must(t, os.WriteFile(theirs, []byte("flannel's plugin"), 0o755))
+	bin, theirs := t.TempDir(), filepath.Join(t.TempDir(), "theirs")
+	must(t, os.WriteFile(theirs, []byte("their plugin"), 0o755))
 	s.ok("install", "--bin-dir", bin, "--from", from(t), "--no-migrate")
 	before := kerneltest.Run(t, "sha256sum", bin+"/fairlead-cni", bin+"/bridge")
-	if v, err := exec.Command(bin + "/flannel").CombinedOutput(); err != nil || !strings.HasPrefix(string(v), "CNI flannel plugin") {
-		t.Errorf("the plugin flannel printed %q: %v", v, err)
-	}
-	kerneltest.Run(t, "cp", "-f", theirs, bin+"/flannel")
-	if after := kerneltest.Run(t, "sha256sum", bin+"/fairlead-cni", bin+"/bridge"); after != before {
-		t.Errorf("other plugins changed:\n%s\n%s", before, after)
+	for _, name := range []string{"flannel", "whereabouts"} {
+		if v, err := exec.Command(bin + "/" + name).CombinedOutput(); err != nil || !strings.HasPrefix(string(v), "CNI "+name+" plugin") {
+			t.Errorf("the plugin %s printed %q: %v", name, v, err)
+		}
+		kerneltest.Run(t, "cp", "-f", theirs, bin+"/"+name)
+		if after := kerneltest.Run(t, "sha256sum", bin+"/fairlead-cni", bin+"/bridge"); after != before {
+			t.Errorf("%s: other plugins changed:\n%s\n%s", name, before, after)
+		}
 	}
 	s.ok("uninstall", "--bin-dir", bin)
-	if left := kerneltest.Run(t, "ls", bin); strings.TrimSpace(left) != "flannel" {
+	if left := kerneltest.Run(t, "ls", bin); strings.TrimSpace(left) != "flannel\nwhereabouts" {
 		t.Errorf("left: %s", left)
 	}
 }
