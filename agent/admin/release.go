@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,7 +57,8 @@ func ReleaseAddress(ctx context.Context, s store.Store, network string, ip netip
 	what := fmt.Sprintf("address %s of network %s", ip, network)
 	has, err := address.MayRelease(ctx, s, network, ip)
 	if errors.Is(err, os.ErrNotExist) {
-		return "", &NotFoundError{fmt.Sprintf("the cluster did not assign %s; the node that has its block assigns it, and frees it when the container is deleted\nOn that node, type: fairlead list", what)}
+		snap, _, err := Snapshot(ctx, s)
+		return "", cmp.Or(err, noAddress(snap, network, ip))
 	}
 	if err == nil && !dry {
 		err = address.ReleaseAddress(ctx, s, network, ip)
@@ -65,6 +67,16 @@ func ReleaseAddress(ctx context.Context, s store.Store, network string, ip netip
 		return "", fmt.Errorf("release %s: %w", what, err)
 	}
 	return has.Owner, nil
+}
+
+// noAddress names the network in which the cluster assigned the address, if another one did.
+func noAddress(snap *cluster.Snapshot, network string, ip netip.Addr) error {
+	for _, a := range snap.Addresses {
+		if a.IP == ip && a.Network != network {
+			return &NotFoundError{fmt.Sprintf("address %s belongs to network %s, not to %s\nType: fairlead ipam release %s", ip, a.Network, network, cluster.OnCommandLine(ip.String(), a.Network))}
+		}
+	}
+	return &NotFoundError{fmt.Sprintf("the cluster did not assign address %s of network %s; the node that has its block assigns it, and frees it when the container is deleted\nOn that node, type: fairlead list", ip, network)}
 }
 
 // ReleaseNode releases all blocks and addresses of a removed node, and returns how many it released. With dry it
