@@ -150,8 +150,11 @@ func (t SocketDevice) ask(request string) (string, error) {
 	}
 	for rest := []byte(request); err == nil && len(rest) > 0; {
 		var n int
-		if n, err = unix.Write(fd, rest); err == nil {
+		switch n, err = unix.Write(fd, rest); err {
+		case nil:
 			rest = rest[n:]
+		case unix.EINTR: // the kernel does not restart a call with a timeout
+			err = nil
 		}
 	}
 	if err != nil {

@@ -4,11 +4,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -153,6 +155,49 @@ func TestEndedDevice(t *testing.T) {
 	_, err = SocketDevice{Path: path}.Get()
 	if err == nil || !strings.HasSuffix(err.Error(), "the reply ends after 14 bytes: unexpected EOF") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestInterruptedSet verifies that signals do not end a large request to a device that is slow to read it.
+func TestInterruptedSet(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "wg.sock")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var c Changes
+	for i := range 5000 { // more than a socket's buffer holds
+		c.peers = append(c.peers, PeerChange{key: Key{byte(i), byte(i >> 8), 1}, add: true, keepalive: 25})
+	}
+	size := int64(len("set=1\n" + c.text() + "\n"))
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		time.Sleep(100 * time.Millisecond)
+		_, _ = io.CopyN(io.Discard, conn, size)
+		_, _ = io.WriteString(conn, "errno=0\n\n")
+	}()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	thread, end := unix.Gettid(), make(chan struct{})
+	defer close(end)
+	go func() {
+		for {
+			select {
+			case <-end:
+				return
+			case <-time.After(5 * time.Millisecond):
+				_ = unix.Tgkill(os.Getpid(), thread, unix.SIGURG) // Go ignores it
+			}
+		}
+	}()
+	if err := (SocketDevice{Path: path}).Set(c); err != nil {
+		t.Error(err)
 	}
 }
 
