@@ -197,3 +197,17 @@ func TestTunnelPortTaken(t *testing.T) {
 		t.Error("vx2 was left")
 	}
 }
+
+// TestTunnelWithoutUnderlay checks that a tunnel whose underlay does not exist is an error and leaves nothing.
+func TestTunnelWithoutUnderlay(t *testing.T) {
+	t.Parallel()
+	kerneltest.Needs(t, "vxlan")
+	kerneltest.Host(t)
+	e := open(t, "", kernel.Options{})
+	if err := e.Apply(kernel.Objects{vxlan("192.0.2.1")}); err == nil || !strings.Contains(err.Error(), "underlay: ") || !strings.Contains(err.Error(), "up0") {
+		t.Errorf("no underlay: %v", err)
+	}
+	if _, err := e.Link(kernel.Host, "vx1"); err == nil {
+		t.Error("vx1 was created")
+	}
+}
