@@ -83,11 +83,16 @@ func (p *Place) read() error {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	if err == nil {
-		err = json.Unmarshal(raw, &p.manifest)
+	if err != nil {
+		return fmt.Errorf("read the list of installed files: %w", err)
+	}
+	err = json.Unmarshal(raw, &p.manifest)
+	if err == nil && (p.manifest == nil || slices.ContainsFunc(p.manifest, func(e entry) bool { return e.Path == "" })) {
+		err = errors.New("it is not a list of paths")
 	}
 	if err != nil {
-		return fmt.Errorf("read the list of files that are installed in %s: %w", p.dir, err)
+		return fmt.Errorf("the list of installed files, %s, is damaged: %w\nThe files that they replaced are in %s. Move those that you need to %s, delete %s, and install again",
+			p.state("manifest.json"), err, p.state("kept"), p.dir, filepath.Join(p.dir, stateDir))
 	}
 	return nil
 }

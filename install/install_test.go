@@ -223,9 +223,11 @@ func TestInstallRejectsObstacles(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	must(t, os.MkdirAll(filepath.Join(dir, stateDir), 0o755))
-	must(t, os.WriteFile(filepath.Join(dir, stateDir, "manifest.json"), []byte("[{"), 0o644))
-	if _, err := Open(dir); err == nil {
-		t.Error("a spoiled manifest is taken for none: uninstall would lose what was kept")
+	for _, damaged := range []string{"", "[{", "null", "[null]", "{}"} {
+		must(t, os.WriteFile(filepath.Join(dir, stateDir, "manifest.json"), []byte(damaged), 0o644))
+		if _, err := Open(dir); err == nil || !strings.Contains(err.Error(), "manifest.json, is damaged") || !strings.Contains(err.Error(), ".fairlead/kept. Move") {
+			t.Errorf("the manifest %q: %v; uninstall would lose what was kept", damaged, err)
+		}
 	}
 }
 
