@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -127,7 +128,8 @@ func (s *selection) records(dir *attach.Dir) (out []*attach.Record, err error) {
 
 // isContainer reports whether a record belongs to a container that the user named. Every container is "".
 func isContainer(r *attach.Record, name string) bool {
-	return name == "" || strings.HasPrefix(r.ContainerID, name) || strings.HasSuffix(r.Netns, "/"+name) || r.Netns == name
+	named := filepath.Base(r.Netns) == name && !strings.HasPrefix(r.Netns, "/proc/") // there, all have one name
+	return name == "" || strings.HasPrefix(r.ContainerID, name) || named || r.Netns == name
 }
 
 func describe(r *attach.Record) listed {
