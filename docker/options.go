@@ -123,17 +123,21 @@ func (n *network) check() error {
 	if err != nil {
 		return err
 	}
-	for _, p := range validate.Data(list.Bytes, nil).Problems {
-		for _, o := range t.options {
-			if v, set := n.Plugin[o.plugin]; p.Key == "plugins[0]."+o.plugin && set {
-				return fmt.Errorf("option %s=%v: %s", o.key, v, p.Problem)
-			} else if p.Key == "plugins[0]."+o.plugin {
-				return fmt.Errorf("option %s: %s", o.key, p.Problem)
-			}
-		}
-		return fmt.Errorf("the options of the network: %w", p.Error(""))
+	problems := validate.Data(list.Bytes, nil).Problems
+	if len(problems) == 0 {
+		return nil
 	}
-	return nil
+	first := problems[0]
+	for _, o := range t.options {
+		if first.Key != "plugins[0]."+o.plugin {
+			continue
+		}
+		if v, set := n.Plugin[o.plugin]; set {
+			return fmt.Errorf("option %s=%v: %s", o.key, v, first.Problem)
+		}
+		return fmt.Errorf("option %s: %s", o.key, first.Problem)
+	}
+	return fmt.Errorf("the options of the network: %w", first.Error(""))
 }
 
 // example returns an endpoint with an address of each pool.
