@@ -181,8 +181,8 @@ func (c *checker) validated(conf *libcni.NetworkConfig) error {
 	if conf.Network.Type == delegate.NetworkType {
 		return delegate.ValidateNetwork(conf.Bytes)
 	}
-	p := builtin.Find(conf.Network.Type)
-	if p == nil {
+	check := validation(conf.Network.Type)
+	if check == nil {
 		return nil
 	}
 	req, err := rawjson.ParseObject(conf.Bytes)
@@ -191,7 +191,20 @@ func (c *checker) validated(conf *libcni.NetworkConfig) error {
 	}
 	req.SetString("cniVersion", c.CNIVersion)
 	req.SetString("name", c.Network)
-	return p.Validate(req.Bytes(), plugin.Env{IPAM: plugins.IPAM()})
+	return check(req.Bytes())
+}
+
+// validation returns the validation of this project's plugin with a name, or nil. A runtime can call an IPAM plugin, too.
+func validation(name string) func(data []byte) error {
+	if p := builtin.Find(name); p != nil {
+		return func(data []byte) error { return p.Validate(data, plugin.Env{IPAM: plugins.IPAM()}) }
+	}
+	for _, p := range plugins.IPAM() {
+		if p.Name == name {
+			return p.Validate
+		}
+	}
+	return nil
 }
 
 // findable warns of a plugin that is in no directory of CNI_PATH.

@@ -61,6 +61,25 @@ func TestListInOtherFile(t *testing.T) {
 	}
 }
 
+// TestIPAMPlugin examines IPAM plugins that a runtime calls without a plugin around them.
+func TestIPAMPlugin(t *testing.T) {
+	t.Parallel()
+	for conf, want := range map[string]string{
+		`{"cniVersion":"1.0.0","name":"n","type":"host-local","ipam":{"type":"host-local","subnet":"10.1.0.0/24"}}`: "",
+		`{"cniVersion":"1.0.0","name":"n","type":"host-local","ipam":{"type":"host-local","subnet":"10.1.0.0/33"}}`: "ipam.subnet",
+		`{"cniVersion":"1.0.0","name":"n","type":"whereabouts"}`:                                                    "ipam",
+		`{"cniVersion":"1.0.0","name":"n","type":"dhcp"}`:                                                           "ipam",
+	} {
+		got := ""
+		for _, p := range Data([]byte(conf), nil).Problems {
+			got += p.Key
+		}
+		if got != want {
+			t.Errorf("%s: problems of %q, want %q", conf, got, want)
+		}
+	}
+}
+
 // TestCollectEnds uses a check that rejects everything without a position: it is reported once.
 func TestCollectEnds(t *testing.T) {
 	t.Parallel()
