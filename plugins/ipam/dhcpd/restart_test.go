@@ -71,6 +71,7 @@ func TestReboot(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, s, &saved{Boot: "another", Network: "n", ContainerID: strings.Repeat("c", 250), IfName: "eth0"})
+	write(t, s, &saved{Boot: "another", Network: "n", ContainerID: "c", IfName: "eth0,1"})
 	s.close()
 	others := []string{"a,b.json", "a,b,c.txt", "notes", "notes~", "state.json"}
 	for _, name := range others {

@@ -24,7 +24,11 @@ func Run(ctx context.Context, o Options, getenv func(string) string) (err error)
 		if err := os.WriteFile(o.PIDFile, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o644); err != nil {
 			return fmt.Errorf("write the process ID: %w", err)
 		}
-		defer func() { err = errors.Join(err, os.Remove(o.PIDFile)) }()
+		defer func() {
+			if e := os.Remove(o.PIDFile); !errors.Is(e, os.ErrNotExist) {
+				err = errors.Join(err, e)
+			}
+		}()
 	}
 	d.log("listening at %s, leases in %s", l.Addr(), d.o.Leases)
 	return d.Serve(ctx, l)

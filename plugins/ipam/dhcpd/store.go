@@ -80,10 +80,10 @@ func (s *store) file(o kernel.Owner) string {
 	return filepath.Join(s.dir, name+".json")
 }
 
-// isLeaseName reports whether a file has a name that file returns.
+// isLeaseName reports whether a file has a name that file returns. The name of an interface may have commas.
 func isLeaseName(name string) bool {
 	base, is := strings.CutSuffix(name, ".json")
-	return is && (strings.Count(base, ",") == 2 || strings.HasPrefix(base, ","))
+	return is && (strings.Count(base, ",") >= 2 || strings.HasPrefix(base, ","))
 }
 
 // write stores a lease atomically.
