@@ -32,6 +32,9 @@ func (a *app) dockerCommand() *cobra.Command {
 		Use: "docker-plugin", Short: "run the network driver for Docker", GroupID: "more", Long: dockerLong, Example: dockerExample,
 		Args: want(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
+			if o.Socket == "" {
+				return &usageError{"--socket is empty", "Type: fairlead docker-plugin --help"}
+			}
 			kernel.UseSysctlDir(sysctlDir)
 			lines := log.New(a.stderr, "", log.LstdFlags)
 			o.Log = func(line string) { lines.Print(line) }

@@ -46,6 +46,7 @@ func TestErrors(t *testing.T) {
 		{"fairlead version ../x", nil, 1, "without a path"},
 		{"fairlead plan one /nowhere", nil, 1, "there is no network namespace /nowhere\nCreate one: ip netns add NAME\n"},
 		{"fairlead validate " + empty, nil, 1, "no net configurations found in " + empty},
+		{"fairlead docker-plugin --socket=", nil, 2, "--socket is empty\nType: fairlead docker-plugin --help"},
 	} {
 		t.Run(c.line, func(t *testing.T) {
 			with := map[string]string{}
