@@ -180,3 +180,25 @@ func TestEveryObjectKindHasAFinding(t *testing.T) {
 		}
 	}
 }
+
+// TestHostRouteOfInternalNetwork checks that the host's default route is wrong for a container's address only if the host
+// connects the network, and that no fix deletes the default route.
+func TestHostRouteOfInternalNetwork(t *testing.T) {
+	t.Parallel()
+	f, a := healthy()
+	a.Paths = []Path{{From: web, Out: 2, Back: 2}}
+	f.Host.Routes[0].Table = 254
+	if out := hostRoute(f, a); len(out) != 1 || out[0].Name != "host-route-wrong" || out[0].Fix != a.repair() {
+		t.Errorf("the host is the gateway: %+v", out)
+	}
+	a.Gateways = nil
+	f.Host.Routes = append(f.Host.Routes, kernel.RouteInfo{Dst: netip.MustParsePrefix("10.1.0.0/24"), Index: 3, Table: 254, Type: unicastType},
+		kernel.RouteInfo{Dst: netip.MustParsePrefix("10.1.0.2/32"), Index: 2, Table: 254, Type: unicastType})
+	if out := hostRoute(f, a); len(out) != 1 || out[0].Fix != "ip route del 10.1.0.2/32 dev up0" {
+		t.Errorf("the host has a route to the network: %+v", out)
+	}
+	f.Host.Routes = f.Host.Routes[:1]
+	if out := hostRoute(f, a); len(out) != 0 {
+		t.Errorf("an internal network: %+v", out)
+	}
+}

@@ -19,6 +19,9 @@ func hostRoute(f *Facts, a *Attachment) (out []Finding) {
 		return nil // then that is why
 	}
 	for _, p := range a.Paths {
+		if !f.connects(to, p, a) {
+			continue // the host does not forward for an internal network
+		}
 		if p.Err != "" && p.Back == to.Index && f.hasDefault(p.From.Is4()) {
 			out = append(out, Finding{Name: "host-route-refused", Problem: fmt.Sprintf("the host has no route for packets from %s: %s", p.From, p.Err),
 				Effect: "the container reaches this host only", Fix: f.refusing(p)})
@@ -31,7 +34,7 @@ func hostRoute(f *Facts, a *Attachment) (out []Finding) {
 			continue
 		}
 		out = append(out, Finding{Name: "host-route-wrong", Problem: fmt.Sprintf("the host's route to %s goes through %s, but the container is behind %s", p.From, other.Name, to.Name),
-			Effect: "replies go elsewhere, and with rp_filter 1 the host drops the container's packets", Fix: f.straying(p, other)})
+			Effect: "replies go elsewhere, and with rp_filter 1 the host drops the container's packets", Fix: f.straying(a, p, other)})
 	}
 	return out
 }
@@ -52,7 +55,17 @@ func (f *Facts) refusing(p Path) string {
 	return "ip" + six(p.From) + " rule show (one of them sends it nowhere)"
 }
 
-func (f *Facts) straying(p Path, other *kernel.LinkInfo) string {
+// connects reports whether the host should reach an address of a container through a link: it has a route there, or is a
+// gateway of the container.
+func (f *Facts) connects(to *kernel.LinkInfo, p Path, a *Attachment) bool {
+	return slices.ContainsFunc(a.Gateways, f.isLocal) || slices.ContainsFunc(f.Host.Routes, func(r kernel.RouteInfo) bool {
+		return r.Index == to.Index && r.Dst.Contains(p.From) && r.Dst.Bits() > 0
+	})
+}
+
+// straying returns the command against the route that leads to another link. The host keeps its default route: there, the
+// container's own is missing.
+func (f *Facts) straying(a *Attachment, p Path, other *kernel.LinkInfo) string {
 	best := netip.Prefix{}
 	for _, r := range f.Host.Routes {
 		if r.Index == other.Index && r.Dst.Contains(p.From) && r.Table == 254 && (!best.IsValid() || r.Dst.Bits() > best.Bits()) {
@@ -61,6 +74,9 @@ func (f *Facts) straying(p Path, other *kernel.LinkInfo) string {
 	}
 	if !best.IsValid() {
 		return "ip" + six(p.From) + " rule show (one of them leads to another table)"
+	}
+	if best.Bits() == 0 {
+		return a.repair()
 	}
 	return "ip" + six(p.From) + " route del " + best.String() + " dev " + other.Name
 }
