@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -120,14 +121,11 @@ func (e *Engine) hasExactRule(probe []string) (bool, error) {
 	if len(probe) < 6 || !strings.HasPrefix(probe[0], "ip6tables") || probe[4] != "-C" { // ip6tables -w -t TABLE -C CHAIN ...
 		return true, nil
 	}
-	path, err := exec.LookPath(probe[0])
+	path, err := FindProgram(probe[0])
 	if err != nil {
 		return false, err
 	}
-	if path, err = filepath.EvalSymlinks(path); err != nil {
-		return false, err
-	}
-	if filepath.Base(path) != "xtables-legacy-multi" {
+	if path = followLinks(programRoot, path); filepath.Base(path) != "xtables-legacy-multi" {
 		return true, nil
 	}
 	rule := "*" + probe[3] + "\n-D"
@@ -165,6 +163,9 @@ func (e *Engine) command(path string, args ...string) (cmd *exec.Cmd, done func(
 	ctx, cancel := context.WithTimeoutCause(e.ctx, commandTimeout, fmt.Errorf("it did not end within %v: does another program hold the lock of iptables?", commandTimeout))
 	cmd = exec.CommandContext(ctx, path, args...)
 	cmd.WaitDelay = time.Second // for a process that keeps the output open
+	if programRoot != "" {
+		cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Chroot: programRoot}
+	}
 	return cmd, func(err error) error {
 		defer cancel()
 		if errors.Is(err, exec.ErrWaitDelay) {
@@ -185,7 +186,7 @@ func (e *Engine) runWith(input string, argv []string) error {
 	if len(argv) == 0 {
 		return fmt.Errorf("no command")
 	}
-	path, err := exec.LookPath(argv[0])
+	path, err := FindProgram(argv[0])
 	if err != nil {
 		return fmt.Errorf("%s is needed for this configuration and is not installed: %w", argv[0], err)
 	}

@@ -27,7 +27,7 @@ const dockerExample = `  fairlead docker-plugin
 
 func (a *app) dockerCommand() *cobra.Command {
 	o := docker.Options{}
-	var sysctlDir string
+	var sysctlDir, hostRoot string
 	c := &cobra.Command{
 		Use: "docker-plugin", Short: "run the network driver for Docker", GroupID: "more", Long: dockerLong, Example: dockerExample,
 		Args: want(0, 0),
@@ -36,6 +36,7 @@ func (a *app) dockerCommand() *cobra.Command {
 				return &usageError{"--socket is empty", "Type: fairlead docker-plugin --help"}
 			}
 			kernel.UseSysctlDir(sysctlDir)
+			kernel.UseProgramsBelow(hostRoot)
 			lines := log.New(a.stderr, "", log.LstdFlags)
 			o.Log = func(line string) { lines.Print(line) }
 			o.RunDir, o.LibDir = a.getenv(attach.RootVariable), a.libDir()
@@ -49,5 +50,6 @@ func (a *app) dockerCommand() *cobra.Command {
 	durationVar(f, &o.Interval, "interval", 30*time.Second, "Time between two comparisons with Docker.")
 	durationVar(f, &o.Grace, "grace", 5*time.Minute, "Remove an object that Docker does not know after this time.")
 	f.StringVar(&sysctlDir, "sysctl-dir", "/proc/sys", "Directory of the kernel's settings. A plugin that Docker manages mounts the writable settings elsewhere.")
+	f.StringVar(&hostRoot, "host-root", "", "Root directory of the host, whose iptables and nft the driver runs. A plugin that Docker manages has none of its own (default: its own root).")
 	return c
 }

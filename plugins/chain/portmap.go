@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"os/exec"
 	"slices"
 	"strings"
 
@@ -266,7 +265,7 @@ func (c *portmap) Ready(context.Context, *plugin.Attachment) error {
 	default:
 		return nil
 	}
-	if _, err := exec.LookPath(tool); err != nil {
+	if _, err := kernel.FindProgram(tool); err != nil {
 		return cni.Errorf(cni.CodePluginNotAvailable, "portmap needs %s for this configuration: %w", tool, err)
 	}
 	return nil
