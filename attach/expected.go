@@ -43,8 +43,10 @@ func (r *Record) HasResult(got *cni.Result) bool {
 			return a.Name == b.Name && a.Mac == b.Mac && a.Sandbox == b.Sandbox
 		}) &&
 		slices.EqualFunc(have.IPs, got.IPs, func(a, b cni.IP) bool { return a.Address == b.Address && a.Gateway == b.Gateway }) &&
-		slices.EqualFunc(have.Routes, got.Routes, func(a, b cni.Route) bool { return a.Dst == b.Dst && a.GW == b.GW })
+		slices.EqualFunc(have.Routes, got.Routes, sameHop)
 }
+
+func sameHop(a, b cni.Route) bool { return a.Dst == b.Dst && a.GW == b.GW }
 
 // lastResult returns the result of the newest part. Parts often have the same, which is decoded once.
 func (r *Record) lastResult() (*cni.Result, error) {
@@ -60,8 +62,9 @@ func (r *Record) repeats(i int) bool {
 	return i > 0 && r.Parts[i].Result.raw != nil && bytes.Equal(r.Parts[i].Result.raw, r.Parts[i-1].Result.raw)
 }
 
-// ChangedByOthers returns the attributes of the container's interfaces that plugins of other software changed, as far as
-// the results tell: each part's own, and the final one of the list, which may be nil.
+// ChangedByOthers returns what plugins of other software changed, as far as the results tell: each part's own, and the
+// final one of the list, which may be nil. These are attributes of the container's interfaces, and routes of the
+// container that the final result lacks.
 func (r *Record) ChangedByOthers(final *cni.Result) (out kernel.Objects) {
 	type attrs struct {
 		mac string
@@ -98,8 +101,40 @@ func (r *Record) ChangedByOthers(final *cni.Result) (out kernel.Objects) {
 	}
 	if final != nil {
 		step(final, nil)
+		out = append(out, r.droppedRoutes(final.Routes)...)
 	}
 	return out
+}
+
+// droppedRoutes returns the container's routes that a part's result has and the final result lacks: a plugin of other
+// software removed or replaced them.
+func (r *Record) droppedRoutes(final []cni.Route) (out kernel.Objects) {
+	var res *cni.Result
+	for i := range r.Parts {
+		p := &r.Parts[i]
+		if !r.repeats(i) {
+			res, _ = p.Result.Get()
+		}
+		if res == nil || slices.EqualFunc(res.Routes, final, sameHop) {
+			continue
+		}
+		list, _ := p.Objects.Get() // if another version of Fairlead wrote it, it is not compared either
+		for _, o := range kernel.Of[*kernel.Route](list) {
+			if o.In == kernel.Container && hasRoute(res.Routes, o) && !hasRoute(final, o) {
+				out = append(out, &kernel.AbsentRoute{Route: *o})
+			}
+		}
+	}
+	return out
+}
+
+// hasRoute reports whether a result has the route. In a result, a route without a gateway uses the address's gateway, and
+// an unspecified gateway means none.
+func hasRoute(list []cni.Route, o *kernel.Route) bool {
+	return slices.ContainsFunc(list, func(r cni.Route) bool {
+		via := o.Via == r.GW || !r.GW.IsValid() || r.GW.IsUnspecified() && !o.Via.IsValid()
+		return via && r.Dst.Masked() == o.Dst.Masked()
+	})
 }
 
 // setsLink reports whether the part's plugin changed attributes of a link. A nil part is that of other software.

@@ -2,6 +2,7 @@ package attach_test
 
 import (
 	"errors"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/cni/wire"
 	"github.com/fairlead/fairlead/kernel"
 )
 
@@ -65,6 +67,43 @@ func TestExpected(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(read)
+}
+
+// TestRoutesChangedByOthers checks which routes CHECK ignores when another project's plugin has changed the result's routes.
+func TestRoutesChangedByOthers(t *testing.T) {
+	t.Parallel()
+	result := func(routes string) *cni.Result {
+		r, err := wire.Decode("1.0.0", []byte(`{"cniVersion":"1.0.0","routes":[`+routes+`]}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	const all = `{"dst":"0.0.0.0/0"},{"dst":"10.8.0.0/16","gw":"10.1.0.1"},{"dst":"10.9.0.0/16","gw":"0.0.0.0"}`
+	gw := netip.MustParseAddr("10.1.0.1")
+	var r attach.Record
+	r.Parts = []attach.Part{{Plugin: "bridge", Result: attach.LazyOf(result(all)), Objects: attach.LazyOf(kernel.Objects{
+		&kernel.Route{In: kernel.Container, Link: "eth0", Dst: netip.MustParsePrefix("0.0.0.0/0"), Via: gw},
+		&kernel.Route{In: kernel.Container, Link: "eth0", Dst: netip.MustParsePrefix("10.8.0.0/16"), Via: gw},
+		&kernel.Route{In: kernel.Container, Link: "eth0", Dst: netip.MustParsePrefix("10.9.0.0/16")},
+		&kernel.Route{In: kernel.Container, Link: "eth0", Dst: netip.MustParsePrefix("10.7.0.0/16")}, // not of the result
+		&kernel.Route{Link: "veth1", Dst: netip.MustParsePrefix("0.0.0.0/0"), Via: gw},               // of the host
+	})}}
+	const all3 = "ip route del default via 10.1.0.1 dev eth0, ip route del 10.8.0.0/16 via 10.1.0.1 dev eth0, ip route del 10.9.0.0/16 dev eth0"
+	for final, want := range map[string]string{
+		all: "",
+		"":  all3,
+		`{"dst":"0.0.0.0/0","gw":"10.1.0.1"},{"dst":"10.8.0.0/16"},{"dst":"10.9.0.0/16"}`:                                "",
+		`{"dst":"0.0.0.0/0","gw":"10.1.0.9"},{"dst":"10.8.0.0/16","gw":"0.0.0.0"},{"dst":"10.9.0.0/16","gw":"10.1.0.1"}`: all3,
+		`{"dst":"10.8.0.0/16","gw":"10.1.0.1"},{"dst":"10.9.0.0/16"}`:                                                    "ip route del default via 10.1.0.1 dev eth0",
+	} {
+		if got := listed(r.ChangedByOthers(result(final))); got != want {
+			t.Errorf("%s: %q, want %q", final, got, want)
+		}
+	}
+	if got := r.ChangedByOthers(nil); got != nil {
+		t.Errorf("without a final result: %v", got)
+	}
 }
 
 // TestExpectedUnknownObjects checks that objects of another version are an error, not an empty list.

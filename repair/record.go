@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead/fairlead/plugins/ovs"
 )
 
-// ChangedByOthers returns the attributes of an attachment's interfaces that plugins of other software changed. runtime has
-// the results that runtimes cached.
+// ChangedByOthers returns what plugins of other software changed: attributes of an attachment's interfaces, and routes
+// that they removed. runtime has the results that runtimes cached.
 func ChangedByOthers(runtime *libcni.CNIConfig, rec *attach.Record) kernel.Objects {
 	return rec.ChangedByOthers(finalResult(runtime, rec))
 }

@@ -17,7 +17,8 @@ repair reads no configuration. It prints each object that it restored, and chang
 
 It skips attachments that are being added or removed, and those whose namespace is gone
 ("fairlead gc --all" removes them). It does not revert what a later plugin of a list, or the
-container, may change: a hardware address, the bridge of a link, the table of a route.
+container, may change: a hardware address, the bridge of a link, the table of a route, a route
+that the list's final result lacks.
 
 It cannot restore a container's interface (del and add the container again), a route that
 conflicts with another one, or an address that another attachment has now. It does not restore an
