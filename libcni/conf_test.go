@@ -157,6 +157,33 @@ func TestDropIns(t *testing.T) {
 	}
 }
 
+// TestNewerNames calls the functions by the names that the reference library has since v1.3.0.
+func TestNewerNames(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "10-n.conflist")
+	const list, plugin = `{"cniVersion":"1.1.0","name":"n"}`, `{"cniVersion":"1.1.0","type":"tuning"}`
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "n"), 0o700), os.WriteFile(file, []byte(list), 0o600),
+		os.WriteFile(filepath.Join(dir, "n", "10.conf"), []byte(plugin), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := libcni.NetworkConfFromFile(file); err != nil || len(l.Plugins) != 1 || l.Plugins[0].Network.Type != "tuning" {
+		t.Errorf("file: %+v, %v", l, err)
+	}
+	if l, err := libcni.NetworkConfFromBytes([]byte(list)); err != nil || l.Name != "n" || len(l.Plugins) != 0 {
+		t.Errorf("bytes: %+v, %v", l, err)
+	}
+	if p, err := libcni.NetworkPluginConfFromBytes([]byte(plugin)); err != nil || p.Network.Type != "tuning" {
+		t.Errorf("plugin: %+v, %v", p, err)
+	}
+	if p, err := libcni.NetworkPluginConfsFromFiles(dir, "n"); err != nil || len(p) != 1 || p[0].Network.Type != "tuning" {
+		t.Errorf("plugins: %+v, %v", p, err)
+	}
+	if p, err := libcni.NetworkPluginConfsFromFiles(dir, "none"); err != nil || p != nil {
+		t.Errorf("no directory: %v, %v", p, err)
+	}
+}
+
 func TestLoadNetworkConf(t *testing.T) {
 	t.Parallel()
 	dir := writeFiles(t, map[string]string{
