@@ -12,28 +12,35 @@ import (
 // Programs are the base names of the programs: the plugins are links to them.
 var Programs = []string{"fairlead-cni", "fairlead"}
 
-// Plugins returns the types of the plugins that a runtime calls to delete attachments: those with a part in a record, and
-// the others of the networks' lists in confDir.
-func Plugins(records []*attach.Record, confDir string) (names []string) {
-	networks := map[string]bool{}
+// Plugins returns, for each attachment, the types of the plugins that a runtime calls to delete it: those with a part in its
+// record, and the others of the network's list in confDir.
+func Plugins(records []*attach.Record, confDir string) (names [][]string) {
+	lists := map[string][]string{}
 	for _, r := range records {
+		types, read := lists[r.Network]
+		if !read {
+			types = typesOfList(confDir, r.Network)
+			lists[r.Network] = types
+		}
+		own := slices.Clone(types)
 		for _, p := range r.Parts {
-			names = append(names, p.Plugin, p.IPAM)
+			own = append(own, p.Plugin, p.IPAM)
 		}
-		if networks[r.Network] {
-			continue
-		}
-		networks[r.Network] = true
-		list, err := libcni.LoadNetworkConf(confDir, r.Network)
-		if err != nil {
-			continue // the runtime's copy of it names plugins that have a part here
-		}
-		for _, p := range list.Plugins {
-			names = append(names, TypesIn(p.Bytes)...)
-		}
+		names = append(names, own)
 	}
-	slices.Sort(names)
-	return slices.DeleteFunc(slices.Compact(names), func(n string) bool { return n == "" })
+	return names
+}
+
+// typesOfList returns the types in a network's list. Without a list, the runtime's copy of it names plugins that have parts.
+func typesOfList(confDir, network string) (names []string) {
+	list, err := libcni.LoadNetworkConf(confDir, network)
+	if err != nil {
+		return nil
+	}
+	for _, p := range list.Plugins {
+		names = append(names, TypesIn(p.Bytes)...)
+	}
+	return names
 }
 
 // TypesIn is Types for a configuration as JSON. Of one that cannot be read, it returns none.

@@ -248,7 +248,7 @@ func inUse(records []*attach.Record, agents conflist, dir string) []string {
 	if len(records) == 0 {
 		return nil
 	}
-	return slices.Concat(needed.Plugins(records, dir), needed.Types(agents), needed.Programs, []string{"loopback", delegate.ChainType, delegate.PodType, delegate.NetworkType, chain.PolicyType})
+	return slices.Concat(slices.Concat(needed.Plugins(records, dir)...), needed.Types(agents), needed.Programs, []string{"loopback", delegate.ChainType, delegate.PodType, delegate.NetworkType, chain.PolicyType})
 }
 
 // files restores the plugins that fairlead install replaced, and removes its own, except those in use.
