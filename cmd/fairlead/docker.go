@@ -32,9 +32,6 @@ func (a *app) dockerCommand() *cobra.Command {
 		Use: "docker-plugin", Short: "run the network driver for Docker", GroupID: "more", Long: dockerLong, Example: dockerExample,
 		Args: want(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if o.Socket == "" {
-				return &usageError{"--socket is empty", "Type: fairlead docker-plugin --help"}
-			}
 			kernel.UseSysctlDir(sysctlDir)
 			kernel.UseProgramsBelow(hostRoot)
 			lines := log.New(a.stderr, "", log.LstdFlags)
@@ -51,5 +48,6 @@ func (a *app) dockerCommand() *cobra.Command {
 	durationVar(f, &o.Grace, "grace", 5*time.Minute, "Remove an object that Docker does not know after this time.")
 	f.StringVar(&sysctlDir, "sysctl-dir", "/proc/sys", "Directory of the kernel's settings. A plugin that Docker manages mounts the writable settings elsewhere.")
 	f.StringVar(&hostRoot, "host-root", "", "Root directory of the host, whose iptables and nft the driver runs. A plugin that Docker manages has none of its own (default: its own root).")
+	wantFlags(c, "socket")
 	return c
 }

@@ -198,19 +198,4 @@ func definitions(text string) string {
 }
 
 // wrapped wraps a paragraph at 120 columns.
-func wrapped(bullet, text string) string {
-	indent := strings.Repeat(" ", len(bullet))
-	lines, line := []string{}, bullet
-	for i, w := range strings.Fields(text) {
-		if i > 0 && len(line)+1+len(w) > 120 {
-			lines = append(lines, line)
-			line = indent + w
-			continue
-		}
-		if i > 0 {
-			line += " "
-		}
-		line += w
-	}
-	return strings.Join(append(lines, line), "\n")
-}
+func wrapped(bullet, text string) string { return wrap(bullet, text, 120) }

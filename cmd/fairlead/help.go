@@ -130,7 +130,7 @@ func wrapDescriptions(c *cobra.Command) {
 	paragraphs := strings.Split(c.Long, "\n\n")
 	for i, p := range paragraphs {
 		if !strings.HasPrefix(p, " ") {
-			paragraphs[i] = wrapWords(strings.Fields(p), helpWidth)
+			paragraphs[i] = wrap("", p, helpWidth)
 		}
 	}
 	c.Long = strings.Join(paragraphs, "\n\n")
@@ -139,24 +139,22 @@ func wrapDescriptions(c *cobra.Command) {
 	}
 }
 
-// wrapWords joins words to lines of at most width bytes.
-func wrapWords(words []string, width int) string {
-	var b strings.Builder
-	column := 0
-	for i, w := range words {
-		switch {
-		case i == 0:
-		case column+1+len(w) > width:
-			b.WriteByte('\n')
-			column = 0
-		default:
-			b.WriteByte(' ')
-			column++
+// wrap wraps the words of a paragraph at a number of bytes. The first line begins with the bullet, the others align with it.
+func wrap(bullet, text string, width int) string {
+	indent := strings.Repeat(" ", len(bullet))
+	lines, line := []string{}, bullet
+	for i, w := range strings.Fields(text) {
+		if i > 0 && len(line)+1+len(w) > width {
+			lines = append(lines, line)
+			line = indent + w
+			continue
 		}
-		b.WriteString(w)
-		column += len(w)
+		if i > 0 {
+			line += " "
+		}
+		line += w
 	}
-	return b.String()
+	return strings.Join(append(lines, line), "\n")
 }
 
 // sentence makes a sentence of the description of a flag that cobra defines.
