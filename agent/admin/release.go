@@ -45,10 +45,15 @@ func ReleaseBlock(ctx context.Context, s store.Store, network string, block neti
 func noBlock(snap *cluster.Snapshot, network string, block netip.Prefix) error {
 	for _, b := range snap.Blocks {
 		if b.CIDR == block && b.Network != network {
-			return &NotFoundError{fmt.Sprintf("block %s belongs to network %s, not to %s\nType: fairlead ipam release %s", block, b.Network, network, cluster.OnCommandLine(block.String(), b.Network))}
+			return ofOther("block", block.String(), b.Network, network)
 		}
 	}
 	return &NotFoundError{fmt.Sprintf("no node has block %s of network %s\nType: fairlead ipam show", block, network)}
+}
+
+// ofOther names the network that has a block or an address, instead of the one that was asked for.
+func ofOther(kind, text, has, asked string) error {
+	return &NotFoundError{fmt.Sprintf("%s %s belongs to network %s, not to %s\nType: fairlead ipam release %s", kind, text, has, asked, cluster.OnCommandLine(text, has))}
 }
 
 // ReleaseAddress takes an address that the cluster assigned from its owner, and returns the owner. With dry nothing is
@@ -73,7 +78,7 @@ func ReleaseAddress(ctx context.Context, s store.Store, network string, ip netip
 func noAddress(snap *cluster.Snapshot, network string, ip netip.Addr) error {
 	for _, a := range snap.Addresses {
 		if a.IP == ip && a.Network != network {
-			return &NotFoundError{fmt.Sprintf("address %s belongs to network %s, not to %s\nType: fairlead ipam release %s", ip, a.Network, network, cluster.OnCommandLine(ip.String(), a.Network))}
+			return ofOther("address", ip.String(), a.Network, network)
 		}
 	}
 	return &NotFoundError{fmt.Sprintf("the cluster did not assign address %s of network %s; the node that has its block assigns it, and frees it when the container is deleted\nOn that node, type: fairlead list", ip, network)}

@@ -265,6 +265,11 @@ func fixedName(key string) (string, error) {
 	return f[1] + "." + digest(strings.Join(f[2:], "/")), checkName(f[1])
 }
 
+// mismatch is the error for an object whose content does not match its name.
+func (k *kind) mismatch(name string) error {
+	return fmt.Errorf("the content of the %s %s does not match its name: delete it", k.api.Kind, name)
+}
+
 // entry returns an object as an entry. It returns false for an object that stands for no key. If the name is that of
 // a key and the content is not, the entry is invalid: nobody can create the key's object, so the key is not free.
 func (k *kind) entry(o *object) (e store.Entry, ok bool) {
@@ -274,8 +279,7 @@ func (k *kind) entry(o *object) (e store.Entry, ok bool) {
 	}
 	if e.Key == "" && k.took != nil {
 		e.Key = k.took(o.Name)
-		problem := fmt.Sprintf("the content of the %s %s does not match its name: delete it", k.api.Kind, o.Name)
-		e.Value, _ = json.Marshal(problem) // a string can always be encoded
+		e.Value, _ = json.Marshal(k.mismatch(o.Name).Error()) // a string can always be encoded
 	}
 	return e, e.Key != ""
 }

@@ -193,7 +193,7 @@ func (s *Store) read(ctx context.Context, k *kind, key string) (store.Entry, *ob
 	}
 	e, ok := k.entry(o)
 	if !ok || e.Key != key { // its name is taken, so the key is not free
-		return store.Entry{}, o, fmt.Errorf("the content of the %s %s does not match its name: delete it", k.api.Kind, name)
+		return store.Entry{}, o, k.mismatch(name)
 	}
 	return e, o, nil
 }
