@@ -132,27 +132,35 @@ func TestWireGuardAnswers(t *testing.T) {
 	}
 }
 
-// TestEndedDevice checks the error for a process that ends before it has replied.
-func TestEndedDevice(t *testing.T) {
-	t.Parallel()
+// served returns a device whose process answers each connection with a function.
+func served(t *testing.T, answer func(net.Conn)) SocketDevice {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "wg.sock")
 	l, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	t.Cleanup(func() { _ = l.Close() })
 	go func() {
 		for {
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
-			_, _ = c.Read(make([]byte, 100))
-			_, _ = c.Write([]byte("listen_port=7\n"))
+			answer(c)
 			_ = c.Close()
 		}
 	}()
-	_, err = SocketDevice{Path: path}.Get()
+	return SocketDevice{Path: path}
+}
+
+// TestEndedDevice checks the error for a process that ends before it has replied.
+func TestEndedDevice(t *testing.T) {
+	t.Parallel()
+	_, err := served(t, func(c net.Conn) {
+		_, _ = c.Read(make([]byte, 100))
+		_, _ = c.Write([]byte("listen_port=7\n"))
+	}).Get()
 	if err == nil || !strings.HasSuffix(err.Error(), "the reply ends after 14 bytes: unexpected EOF") {
 		t.Errorf("%v", err)
 	}
@@ -161,27 +169,16 @@ func TestEndedDevice(t *testing.T) {
 // TestInterruptedSet verifies that signals do not end a large request to a device that is slow to read it.
 func TestInterruptedSet(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "wg.sock")
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
 	var c Changes
 	for i := range 5000 { // more than a socket's buffer holds
 		c.peers = append(c.peers, PeerChange{key: Key{byte(i), byte(i >> 8), 1}, add: true, keepalive: 25})
 	}
 	size := int64(len("set=1\n" + c.text() + "\n"))
-	go func() {
-		conn, err := l.Accept()
-		if err != nil {
-			return
-		}
-		defer conn.Close()
+	d := served(t, func(conn net.Conn) {
 		time.Sleep(100 * time.Millisecond)
 		_, _ = io.CopyN(io.Discard, conn, size)
 		_, _ = io.WriteString(conn, "errno=0\n\n")
-	}()
+	})
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	thread, end := unix.Gettid(), make(chan struct{})
@@ -196,7 +193,7 @@ func TestInterruptedSet(t *testing.T) {
 			}
 		}
 	}()
-	if err := (SocketDevice{Path: path}).Set(c); err != nil {
+	if err := d.Set(c); err != nil {
 		t.Error(err)
 	}
 }

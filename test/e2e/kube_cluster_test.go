@@ -149,6 +149,16 @@ func (c *cluster) mustKubectl(t *testing.T, argv ...string) string {
 	return out
 }
 
+// mustFairlead runs fairlead kubernetes on the control host.
+func (c *cluster) mustFairlead(t *testing.T, argv ...string) string {
+	t.Helper()
+	out, err := c.control.run(append([]string{"/mnt/e2e/fairlead", "kubernetes"}, append(argv, "--kubeconfig="+kubeConfig)...)...)
+	if err != nil {
+		t.Fatal(err, out)
+	}
+	return out
+}
+
 // webValues returns values for web.yaml: two servers per node.
 func (c *cluster) webValues() map[string]string {
 	return map[string]string{"REPLICAS": fmt.Sprint(2 * len(c.hosts)), "LINGER": "1"}

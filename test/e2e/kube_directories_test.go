@@ -14,14 +14,6 @@ const (
 // otherDirectories moves all nodes to the directories of k3s, while pods answer requests, and uninstalls Fairlead there. As
 // in k3s, the directory of plugins has only links before.
 func otherDirectories(t *testing.T, c *cluster) string {
-	command := func(argv ...string) string {
-		t.Helper()
-		out, err := c.control.run(append([]string{"/mnt/e2e/fairlead", "kubernetes"}, append(argv, "--kubeconfig="+kubeConfig)...)...)
-		if err != nil {
-			t.Fatal(err, out)
-		}
-		return out
-	}
 	before := map[string]string{}
 	listing := "cd " + k3sPlugins + "; ls -lA --time-style=+ | tail -n +2"
 	for _, n := range c.hosts {
@@ -38,13 +30,13 @@ func otherDirectories(t *testing.T, c *cluster) string {
 	})
 	pods := c.startWeb(t, lingerSeconds)
 	summary := c.underLoad(t, pods, func() {
-		command("install", "--pod-cidr="+podRange, "--set=cni.binaries="+k3sPlugins, "--set=cni.directory="+k3sLists, "--timeout=110s", "--no-check")
+		c.mustFairlead(t, "install", "--pod-cidr="+podRange, "--set=cni.binaries="+k3sPlugins, "--set=cni.directory="+k3sLists, "--timeout=110s", "--no-check")
 		for _, n := range c.hosts {
 			n.shell(t, "rm "+confDir+"/*") // a new node would not have it
 			n.setDirectories(t, k3sPlugins, k3sLists)
 		}
 		c.replaceWeb(t, pods)
-		if out := command("status", "--check"); !strings.Contains(out, "All checks passed") {
+		if out := c.mustFairlead(t, "status", "--check"); !strings.Contains(out, "All checks passed") {
 			t.Errorf("status --check printed\n%s", out)
 		}
 	})
@@ -60,7 +52,7 @@ func otherDirectories(t *testing.T, c *cluster) string {
 		t.Errorf("fairlead list shows %d pods on all nodes, want %d", listed, len(pods))
 	}
 	c.delete(t, "web.yaml")
-	command("uninstall", "--timeout=110s")
+	c.mustFairlead(t, "uninstall", "--timeout=110s")
 	for _, n := range c.hosts {
 		if after := n.shell(t, listing+"; ls -A "+k3sLists); after != before[n.name] {
 			t.Errorf("%s has in the directories\n%safter uninstall, before it were\n%s", n.name, after, before[n.name])

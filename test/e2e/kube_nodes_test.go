@@ -279,19 +279,11 @@ func strangersRefused(t *testing.T, c *cluster) string {
 // installUnderLoad upgrades the agents with "fairlead kubernetes install" while pods serve requests. The command checks
 // the network from inside every node, and so does "status --check".
 func installUnderLoad(t *testing.T, c *cluster) string {
-	command := func(argv ...string) string {
-		t.Helper()
-		out, err := c.control.run(append([]string{"/mnt/e2e/fairlead", "kubernetes"}, append(argv, "--kubeconfig="+kubeConfig)...)...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return out
-	}
 	t.Cleanup(func() { c.applyAgents(t); c.waitForAgents(t, len(c.hosts)-1) })
 	pods := c.startWeb(t, lingerSeconds)
 	before := c.agentPods(t)
 	summary := c.underLoad(t, pods, func() {
-		out := command("install", "--pod-cidr="+podRange, "--set=agent.logLevel=debug", "--timeout=110s")
+		out := c.mustFairlead(t, "install", "--pod-cidr="+podRange, "--set=agent.logLevel=debug", "--timeout=110s")
 		if !strings.Contains(out, "All checks passed") {
 			t.Errorf("install printed\n%s", out)
 		}
@@ -301,7 +293,7 @@ func installUnderLoad(t *testing.T, c *cluster) string {
 			t.Errorf("%s was not replaced", p)
 		}
 	}
-	out := command("status", "--check")
+	out := c.mustFairlead(t, "status", "--check")
 	for _, n := range c.hosts {
 		if !strings.Contains(out, n.name+" ") {
 			t.Errorf("status printed\n%s", out)
