@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"os"
@@ -165,12 +166,28 @@ func (d *dumper) fingerprint() (string, error) {
 			body := make([]byte, sizeofTcmsg)
 			binary.NativeEndian.PutUint32(body[4:], dev)
 			binary.NativeEndian.PutUint32(body[12:], parent)
-			each(unix.RTM_GETTFILTER, body, sizeofTcmsg, tc)
+			each(unix.RTM_GETTFILTER, body, sizeofTcmsg, filter)
 		}
 	}
 	n, err := d.rules()
 	slices.Sort(list)
 	return strings.Join(append(list, n...), "\n") + changedSysctls(), errors.Join(append(errs, err)...)
+}
+
+// filter returns a filter without the counters and times of its actions, which bandwidth's u32 filters have.
+func filter(m message) string {
+	if string(bytes.TrimRight(m.get(unix.TCA_KIND), "\x00")) != "u32" {
+		return m.text()
+	}
+	const u32Actions, u32Counters, actionOptions, actionStats, mirredTimes = 7, 9, 2, 4, 1 // linux/pkt_cls.h, linux/tc_act/tc_mirred.h
+	nested := func(b []byte) message { return message{attrs: attributes(b)} }
+	options := nested(m.get(unix.TCA_OPTIONS))
+	s := m.text(unix.TCA_OPTIONS) + options.text(u32Actions, u32Counters)
+	for _, a := range attributes(options.get(u32Actions)) {
+		action := nested(a.data)
+		s += action.text(actionOptions, actionStats) + nested(action.get(actionOptions)).text(mirredTimes)
+	}
+	return s
 }
 
 // linkLocal reports whether an address is link-local or multicast. Such addresses come and go with the carrier.
