@@ -11,7 +11,7 @@ import (
 const Current = "1.1.0"
 
 // ReferenceVersion is the version of the reference plugins (containernetworking/plugins) whose behaviour Fairlead keeps.
-const ReferenceVersion = "1.9.1"
+const ReferenceVersion = "1.10.0"
 
 // version is set at link time in a release: -X github.com/fairlead/fairlead/cni.version=0.2.0.
 var version = "0.1.0-dev"
@@ -20,7 +20,7 @@ var version = "0.1.0-dev"
 func Version() string { return version }
 
 // Release returns the version that plugins report in their about line: the version of the reference plugins that they
-// replace, with Fairlead's own as build metadata, such as "1.9.1+fairlead.0.1.0". Clients read it as a semantic version
+// replace, with Fairlead's own as build metadata, such as "1.10.0+fairlead.0.1.0". Clients read it as a semantic version
 // and compare it with the reference plugins' versions.
 func Release() string { return ReferenceVersion + "+fairlead." + version }
 

@@ -19,6 +19,7 @@ type AddrInfo struct {
 	Duplicate bool // another host on the link has it, so the kernel does not use it
 	NoRoute   bool // the kernel added no route for the prefix
 	Unstable  bool // temporary (RFC 8981; in IPv4, secondary), deprecated, tentative or duplicate
+	Permanent bool // it has no lifetime: neither DHCP nor a router advertisement assigned it
 }
 
 // AddrInfos lists the addresses of the link with an index, or of all links if index is 0.
@@ -38,8 +39,9 @@ func (e *Engine) AddrInfos(s Side, index int) (out []AddrInfo, _ error) {
 		out = append(out, AddrInfo{
 			Index: int(netlink.Uint32(m[4:])), Prefix: netip.PrefixFrom(netlink.LocalAddr(m), int(m[1])), Scope: m[3],
 			Tentative: flags&unix.IFA_F_TENTATIVE != 0, Duplicate: flags&unix.IFA_F_DADFAILED != 0,
-			NoRoute:  flags&unix.IFA_F_NOPREFIXROUTE != 0,
-			Unstable: flags&(unix.IFA_F_TEMPORARY|unix.IFA_F_DEPRECATED|unix.IFA_F_TENTATIVE|unix.IFA_F_DADFAILED) != 0,
+			NoRoute:   flags&unix.IFA_F_NOPREFIXROUTE != 0,
+			Permanent: flags&unix.IFA_F_PERMANENT != 0,
+			Unstable:  flags&(unix.IFA_F_TEMPORARY|unix.IFA_F_DEPRECATED|unix.IFA_F_TENTATIVE|unix.IFA_F_DADFAILED) != 0,
 		})
 	}
 	return out, nil

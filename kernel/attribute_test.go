@@ -162,6 +162,8 @@ func exemptAttributes() map[string]string {
 		"HostDevice.PreviousAlias":   onDEL,
 		"HostDevice.Hardware":        onDEL,
 		"HostDevice.PreviousUp":      onDEL,
+		"HostDevice.PreviousAddrs":   onDEL,
+		"HostDevice.PreviousRoutes":  onDEL,
 		"Addr.DAD":                   onADD,
 		"Addr.IsShared":              shared,
 		"Addr.RetryWhileTaken":       onADD,

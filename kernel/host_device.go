@@ -3,6 +3,7 @@ package kernel
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"strings"
 	"time"
@@ -22,6 +23,10 @@ type HostDevice struct {
 	PreviousAlias string `json:"WasAlias,omitzero"`
 	PreviousUp    bool   `json:"WasUp,omitzero"`
 	Hardware      bool   `json:",omitzero"` // the kernel moves it to the host when the container's namespace ends
+
+	// Addresses and routes that the device gets again on the host. The kernel removes them from a device that it moves.
+	PreviousAddrs  []netip.Prefix `json:",omitzero"`
+	PreviousRoutes []Route        `json:",omitzero"`
 }
 
 const hostDeviceSeparator = " was "
@@ -183,7 +188,10 @@ func (m *HostDevice) bringUpAgain(e *Engine) error {
 	if err != nil || l.Up || !m.PreviousUp {
 		return err
 	}
-	return m.bringUp(e, m.Device)
+	if err := m.bringUp(e, m.Device); err != nil {
+		return err
+	}
+	return m.restoreNetwork(e, m.Device)
 }
 
 // returnHome moves the device to the host under its own name. If another device has that name by now, it stays in the
@@ -197,14 +205,56 @@ func (m *HostDevice) returnHome(e *Engine, side Side, l *LinkInfo) error {
 		}
 		name = l.Name
 	}
-	if err := e.move(side, Host, l, name, m.PreviousAlias); err != nil {
+	tag := m.PreviousAlias
+	if m.hadNetwork() {
+		tag = m.OwnerTag // until it has its addresses: if this process is killed before, the next DEL finds the device
+	}
+	if err := e.move(side, Host, l, name, tag); err != nil {
 		return fmt.Errorf("return %s to the host as %s: %w", l.Name, name, err)
 	}
 	delete(e.index[side], l.Name)
-	if !m.PreviousUp {
+	if m.PreviousUp {
+		if err := m.bringUp(e, name); err != nil {
+			return err
+		}
+	}
+	if tag == m.PreviousAlias {
 		return nil
 	}
-	return m.bringUp(e, name)
+	if err := m.restoreNetwork(e, name); err != nil {
+		return err
+	}
+	_, err := e.Request(Host, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: alias(name, m.PreviousAlias)})
+	return err
+}
+
+func (m *HostDevice) hadNetwork() bool { return len(m.PreviousAddrs)+len(m.PreviousRoutes) > 0 }
+
+// restoreNetwork gives the device on the host its addresses and routes again. Like every former value, one that the
+// kernel refuses by now is lost.
+func (m *HostDevice) restoreNetwork(e *Engine, name string) error {
+	if !m.hadNetwork() {
+		return nil
+	}
+	i, err := e.LinkIndex(Host, name)
+	if err != nil {
+		return err
+	}
+	add := func(typ uint16, body netlink.Buffer, what Object) {
+		_, e2 := e.Request(Host, netlink.Request{Type: typ, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Body: body})
+		if e2 != nil && !refusesFormer(e2) {
+			err = errors.Join(err, fmt.Errorf("restore what %s had on the host: %s: %w", name, what, e2))
+		}
+	}
+	for _, p := range m.PreviousAddrs {
+		a := Addr{Link: name, Prefix: p}
+		add(unix.RTM_NEWADDR, a.Message(i), &a)
+	}
+	for _, r := range m.PreviousRoutes {
+		r.Link = name
+		add(unix.RTM_NEWROUTE, r.Message(i), &r)
+	}
+	return err
 }
 
 // bringUp brings the device up on the host. It records nothing for Undo, because it is part of an undo itself.

@@ -2,6 +2,9 @@ package kernel_test
 
 import (
 	"errors"
+	"fmt"
+	"net/netip"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +32,55 @@ func TestDeviceThatCannotMove(t *testing.T) {
 	if routes := kerneltest.Run(t, "ip", "route"); !strings.Contains(routes, "default via 192.0.2.1 dev br0") {
 		t.Errorf("routes:\n%s", routes)
 	}
+}
+
+// TestHostDeviceRegainsNetwork checks that a device has its addresses and routes again on the host, also if the process
+// that returned it was killed before it had set them, and if the host has some of them by now.
+func TestHostDeviceRegainsNetwork(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	netns := kerneltest.Netns(t)
+	kerneltest.Run(t, "ip", "link", "add", "dev0", "up", "type", "ifb")
+	prefix := netip.MustParsePrefix
+	m := &kernel.HostDevice{
+		Device: "dev0", Name: "net1", OwnerTag: kernel.HostDeviceTag(owner, "dev0"), PreviousUp: true,
+		PreviousAddrs: []netip.Prefix{prefix("192.0.2.2/24"), prefix("2001:db8::2/64")},
+		PreviousRoutes: []kernel.Route{
+			{Dst: prefix("0.0.0.0/0"), Via: addr("192.0.2.1"), Link: "dev0", Proto: 4, Metric: 7},
+			{Dst: prefix("203.0.113.0/24"), Via: addr("198.51.100.1"), Link: "dev0"}, // no longer reachable
+		},
+	}
+	e := open(t, netns, kernel.Options{})
+	want := func(when string) {
+		t.Helper()
+		state := kerneltest.Run(t, "ip", "-o", "addr", "show", "dev", "dev0") + kerneltest.Run(t, "ip", "route") + kerneltest.Run(t, "ip", "-d", "link", "show", "dev0")
+		for _, s := range []string{"inet 192.0.2.2/24 brd 192.0.2.255", "inet6 2001:db8::2/64", "default via 192.0.2.1 dev dev0 proto static metric 7"} {
+			if !strings.Contains(state, s) {
+				t.Errorf("%s: %q is missing:\n%s", when, s, state)
+			}
+		}
+		if strings.Contains(state, "alias") {
+			t.Errorf("%s: it still has its owner tag:\n%s", when, state)
+		}
+	}
+	if err := errors.Join(e.Apply(kernel.Objects{m}), e.Remove(kernel.Objects{m})); err != nil {
+		t.Fatal(err)
+	}
+	want("DEL")
+	if err := e.Apply(kernel.Objects{m}); err != nil {
+		t.Fatal(err)
+	}
+	host, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer host.Close()
+	kerneltest.In(t, netns, "ip", "link", "set", "net1", "netns", fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), host.Fd()), "name", "dev0")
+	kerneltest.Run(t, "ip", "addr", "add", "192.0.2.2/24", "brd", "+", "dev", "dev0")
+	if err := e.Remove(kernel.Objects{m}); err != nil {
+		t.Fatal(err)
+	}
+	want("DEL after a killed one")
 }
 
 // TestHardwareReturnsLater removes a device whose namespace has ended, before the kernel has moved the device to the host.

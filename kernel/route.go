@@ -15,13 +15,18 @@ import (
 // Protocol is the protocol number of Fairlead's routes, rules and neighbours: "proto" of ip(8).
 const Protocol = 102
 
-// ProtocolRA is the protocol number of routes from router advertisements.
-const ProtocolRA = unix.RTPROT_RA
+// Protocol numbers of other routes, rtnetlink(7).
+const (
+	ProtocolKernel = unix.RTPROT_KERNEL // the kernel adds them with addresses
+	ProtocolRA     = unix.RTPROT_RA     // from router advertisements
+	ProtocolDHCP   = unix.RTPROT_DHCP   // of a DHCP client
+)
 
 // Address scopes, rtnetlink(7).
 const (
-	ScopeHost = unix.RT_SCOPE_HOST
-	ScopeLink = unix.RT_SCOPE_LINK
+	ScopeUniverse = unix.RT_SCOPE_UNIVERSE
+	ScopeHost     = unix.RT_SCOPE_HOST
+	ScopeLink     = unix.RT_SCOPE_LINK
 )
 
 // Address families, for lists.
@@ -30,8 +35,11 @@ const (
 	IPv6 = unix.AF_INET6
 )
 
-// MainTable is the main routing table.
-const MainTable = unix.RT_TABLE_MAIN
+// Routing tables, rtnetlink(7).
+const (
+	MainTable  = unix.RT_TABLE_MAIN
+	LocalTable = unix.RT_TABLE_LOCAL // the host's own addresses; only the kernel changes it
+)
 
 // Route is a route of a namespace.
 type Route struct {

@@ -22,6 +22,18 @@ type RouteInfo struct {
 	Hops          []Hop // several gateways, all on the link with Index
 }
 
+// IsUnicast reports whether the route leads through a link.
+func (r *RouteInfo) IsUnicast() bool { return r.Type == unix.RTN_UNICAST }
+
+// On returns the route as an object on a link.
+func (r *RouteInfo) On(s Side, link string) *Route {
+	scope := int(r.Scope)
+	return &Route{
+		In: s, Link: link, Dst: r.Dst, Via: r.Via, Src: r.Src, Scope: &scope,
+		Metric: r.Metric, Table: r.Table, MTU: r.MTU, AdvMSS: r.AdvMSS, Proto: r.Protocol, OnLink: r.OnLink, Hops: r.Hops,
+	}
+}
+
 // Routes lists the unicast routes of a family (AF_INET, AF_INET6) in a table, or in all tables if table is 0.
 func (e *Engine) Routes(s Side, fam byte, table int) ([]RouteInfo, error) {
 	return e.RoutesByProtocol(s, fam, table, 0)

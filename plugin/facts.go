@@ -104,6 +104,13 @@ func (f facts) Links(s kernel.Side) ([]*kernel.LinkInfo, error) {
 	return f.engine.Links(s)
 }
 
+func (f facts) Addrs(s kernel.Side, l *kernel.LinkInfo) ([]kernel.AddrInfo, error) {
+	if err := f.applyPending(); err != nil {
+		return nil, err
+	}
+	return f.engine.AddrInfos(s, l.Index)
+}
+
 func (f facts) Routes(s kernel.Side, family byte, table int) ([]kernel.RouteInfo, error) {
 	if err := f.applyPending(); err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ type Interface struct {
 	Name            string
 	DAD             bool // IPv6 addresses wait for duplicate address detection
 	NoDAD           bool // the link-local address does not wait for it either
+	KeepIPv6        bool // IPv6's settings stay as they are: whoever runs the link's network knows the addresses, not IPAM
 	NoRoute         bool // the kernel creates no routes for the addresses' prefixes
 	RetryWhileTaken bool // retry while the container's previous namespace still holds the address on the shared parent
 }
@@ -43,6 +44,8 @@ func (i Interface) sysctls(r *cni.Result) (list kernel.Objects) {
 	if v6 {
 		set("ipv6", "lo", "disable_ipv6", "0") // a runtime may create the namespace without IPv6
 		set("ipv6", i.Name, "disable_ipv6", "0")
+	}
+	if v6 && !i.KeepIPv6 {
 		set("ipv6", i.Name, "accept_ra", "0") // IPAM assigns the addresses; ignore router advertisements (CVE-2020-10749)
 		if i.NoDAD {
 			set("ipv6", i.Name, "accept_dad", "0")

@@ -129,12 +129,15 @@ func (f plannedFacts) LinkTo(a netip.Addr) (string, error) {
 // noFacts answers for a host without links, routes or rules.
 type noFacts struct{}
 
-func (noFacts) Link(kernel.Side, string) (*kernel.LinkInfo, error)          { return nil, os.ErrNotExist }
-func (noFacts) Links(kernel.Side) ([]*kernel.LinkInfo, error)               { return nil, os.ErrNotExist }
-func (noFacts) Sysctl(kernel.Side, string) (string, error)                  { return "", os.ErrNotExist }
-func (noFacts) LinkTo(netip.Addr) (string, error)                           { return "", os.ErrNotExist }
-func (noFacts) OtherEnd(*kernel.LinkInfo) (*kernel.LinkInfo, error)         { return nil, os.ErrNotExist }
-func (noFacts) DefaultLink(kernel.Side) (string, error)                     { return "", os.ErrNotExist }
+func (noFacts) Link(kernel.Side, string) (*kernel.LinkInfo, error)  { return nil, os.ErrNotExist }
+func (noFacts) Links(kernel.Side) ([]*kernel.LinkInfo, error)       { return nil, os.ErrNotExist }
+func (noFacts) Sysctl(kernel.Side, string) (string, error)          { return "", os.ErrNotExist }
+func (noFacts) LinkTo(netip.Addr) (string, error)                   { return "", os.ErrNotExist }
+func (noFacts) OtherEnd(*kernel.LinkInfo) (*kernel.LinkInfo, error) { return nil, os.ErrNotExist }
+func (noFacts) DefaultLink(kernel.Side) (string, error)             { return "", os.ErrNotExist }
+func (noFacts) Addrs(kernel.Side, *kernel.LinkInfo) ([]kernel.AddrInfo, error) {
+	return nil, nil
+}
 func (noFacts) Routes(kernel.Side, byte, int) ([]kernel.RouteInfo, error)   { return nil, nil }
 func (noFacts) Rules(kernel.Side, byte) ([]kernel.RuleInfo, error)          { return nil, nil }
 func (noFacts) ForwardDropChains(string) ([]kernel.ForwardDropChain, error) { return nil, nil }

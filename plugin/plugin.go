@@ -126,6 +126,8 @@ type Facts interface {
 	OtherEnd(*kernel.LinkInfo) (*kernel.LinkInfo, error)
 	// Sysctl reads a key, with slashes, below /proc/sys. A missing key is os.ErrNotExist.
 	Sysctl(kernel.Side, string) (string, error)
+	// Addrs lists the addresses of a link.
+	Addrs(kernel.Side, *kernel.LinkInfo) ([]kernel.AddrInfo, error)
 	// Routes and Rules list routes and rules of a family (kernel.IPv4, kernel.IPv6). Table 0 means all tables.
 	Routes(s kernel.Side, family byte, table int) ([]kernel.RouteInfo, error)
 	Rules(s kernel.Side, family byte) ([]kernel.RuleInfo, error)

@@ -68,6 +68,10 @@ func (s *snapshot) Sysctl(side kernel.Side, key string) (string, error) {
 	return ask(s, question{method: "Sysctl", side: side, name: key}, func(f Facts) (string, error) { return f.Sysctl(side, key) })
 }
 
+func (s *snapshot) Addrs(side kernel.Side, l *kernel.LinkInfo) ([]kernel.AddrInfo, error) {
+	return ask(s, question{method: "Addrs", side: side, link: l}, func(f Facts) ([]kernel.AddrInfo, error) { return f.Addrs(side, l) })
+}
+
 func (s *snapshot) Routes(side kernel.Side, family byte, table int) ([]kernel.RouteInfo, error) {
 	return ask(s, question{method: "Routes", side: side, family: family, table: table}, func(f Facts) ([]kernel.RouteInfo, error) {
 		return f.Routes(side, family, table)

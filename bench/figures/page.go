@@ -138,7 +138,7 @@ func (c *Chart) use(names ...string) {
 
 const introduction = `# Benchmarks
 
-` + "`make bench`" + ` wrote this page. Every case runs Fairlead's plugins, the reference plugins (v1.9.1) and the floor in
+` + "`make bench`" + ` wrote this page. Every case runs Fairlead's plugins, the reference plugins (v1.10.0) and the floor in
 turn (A B C A B C), at most %d rounds, each side on its own host. The reference libcni (v1.3.0) is the runtime
 for both, in a process that keeps running, so that the start of a runtime does not count. "Fairlead" is our plugins
 under that runtime, and "own runtime" means Fairlead's libcni in the same way. The floor is the start of an empty Go

@@ -168,7 +168,7 @@ func number(v float64) string {
 const page = `# Data path
 
 ` + "`make bench-path`" + ` wrote this page. It measures the overhead of links and rules: with Fairlead, with the
-reference plugins (v1.9.1), and with the same topology configured manually with ` + "`ip`" + ` and three rules of ` + "`nft`" + `. The
+reference plugins (v1.10.0), and with the same topology configured manually with ` + "`ip`" + ` and three rules of ` + "`nft`" + `. The
 contenders take turns, $ROUNDS rounds. Requests and connections run for $TIME each, one at a time, requests with
 both ends on one processor. Streams use iperf3 for two seconds after one second of warm-up. A ratio compares values
 of one round. Its interval is the bootstrap interval of the median; an interval that contains 1 shows no difference.

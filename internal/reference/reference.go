@@ -12,8 +12,8 @@ import (
 
 // These are the versions of the reference implementation.
 const (
-	PluginsVersion = "v1.9.1"
-	CNIVersion     = "v1.3.0"
+	PluginsVersion = "v1.10.0"
+	CNIVersion     = "v1.3.1"
 )
 
 const (

@@ -40,11 +40,30 @@ func (f Facts) Links(s kernel.Side) (out []*kernel.LinkInfo, err error) {
 // Sysctl returns "7" for every key.
 func (f Facts) Sysctl(kernel.Side, string) (string, error) { return "7", nil }
 
+// Addrs returns the addresses of dev0: static ones, one from a router advertisement, and its link-local one.
+func (f Facts) Addrs(_ kernel.Side, l *kernel.LinkInfo) ([]kernel.AddrInfo, error) {
+	if l.Name != "dev0" {
+		return nil, nil
+	}
+	p := netip.MustParsePrefix
+	return []kernel.AddrInfo{
+		{Index: l.Index, Prefix: p("192.0.2.10/24"), Permanent: true},
+		{Index: l.Index, Prefix: p("198.51.100.10/24")},
+		{Index: l.Index, Prefix: p("2001:db8::10/64"), Permanent: true},
+		{Index: l.Index, Prefix: p("2001:db8:1::10/64")},
+		{Index: l.Index, Prefix: p("fe80::10/64"), Scope: kernel.ScopeLink, Permanent: true},
+	}, nil
+}
+
 // Routes returns the routes that the kernel creates for 10.1.0.2/24 and fd01::2/64 on the container's eth0, a default
-// route, and a third-party route in table 100.
+// route, and a third-party route in table 100. On the host, dev0 has static routes and routes of the kernel, DHCP and a
+// router.
 func (f Facts) Routes(s kernel.Side, family byte, _ int) (out []kernel.RouteInfo, err error) {
+	if s == kernel.Host {
+		return f.hostRoutes(family), nil
+	}
 	in := f[kernel.Container]["eth0"]
-	if s != kernel.Container || in == nil {
+	if in == nil {
 		return nil, nil
 	}
 	p := netip.MustParsePrefix
@@ -64,9 +83,37 @@ func (f Facts) Routes(s kernel.Side, family byte, _ int) (out []kernel.RouteInfo
 	return all[family], nil
 }
 
-// Rules returns the kernel's default rules.
-func (f Facts) Rules(kernel.Side, byte) ([]kernel.RuleInfo, error) {
-	return []kernel.RuleInfo{{Table: 255}, {Table: 254, Priority: 32766}, {Table: 253, Priority: 32767}}, nil
+func (f Facts) hostRoutes(family byte) []kernel.RouteInfo {
+	p, ip, dev0 := netip.MustParsePrefix, netip.MustParseAddr, f[kernel.Host]["dev0"]
+	if dev0 == nil {
+		return nil
+	}
+	all := map[byte][]kernel.RouteInfo{
+		kernel.IPv4: {
+			{Dst: p("0.0.0.0/0"), Via: ip("192.0.2.1"), Index: dev0.Index, Table: 254, Protocol: 16, Type: 1, Metric: 100, Src: ip("192.0.2.10")},
+			{Dst: p("192.0.2.0/24"), Src: ip("192.0.2.10"), Index: dev0.Index, Table: 254, Protocol: 2, Type: 1, Scope: 253},
+			{Dst: p("203.0.113.0/24"), Via: ip("192.0.2.7"), Index: dev0.Index, Table: 100, Protocol: 3, Type: 1, MTU: 1400},
+			{Dst: p("203.0.113.9/32"), Index: dev0.Index, Table: 254, Protocol: 3, Type: 1, Scope: 253},
+			{Dst: p("198.18.0.0/15"), Index: dev0.Index + 1, Table: 254, Protocol: 3, Type: 1, Scope: 253},
+		},
+		kernel.IPv6: {
+			{Dst: p("::/0"), Via: ip("fe80::1"), Index: dev0.Index, Table: 254, Protocol: 9, Type: 1, Metric: 1024},
+			{Dst: p("2001:db8:7::/48"), Via: ip("2001:db8::7"), Index: dev0.Index, Table: 254, Protocol: 3, Type: 1, Metric: 1024},
+			{Dst: p("fe80::/64"), Index: dev0.Index, Table: 254, Protocol: 3, Type: 1, Metric: 256},
+		},
+	}
+	return all[family]
+}
+
+// Rules returns the kernel's default rules. The host also has a rule that dev0's address in 192.0.2.0/24 uses table 100,
+// and one that also depends on something else.
+func (f Facts) Rules(s kernel.Side, family byte) ([]kernel.RuleInfo, error) {
+	out := []kernel.RuleInfo{{Table: 255}, {Table: 254, Priority: 32766}, {Table: 253, Priority: 32767}}
+	if s == kernel.Host && family == kernel.IPv4 {
+		from := netip.MustParsePrefix("192.0.2.0/24")
+		out = append(out, kernel.RuleInfo{From: from, Table: 100, Priority: 500}, kernel.RuleInfo{From: from, Table: 100, Priority: 501, Other: true})
+	}
+	return out, nil
 }
 
 // ForwardDropChains returns Docker's chain and an administrator's.

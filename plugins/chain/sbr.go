@@ -27,22 +27,19 @@ type sbr struct {
 
 const (
 	firstTable = 100 // the search for a free table starts here
-	mainTable  = 254
-	localTable = 255
 	maxTable   = 1<<32 - 1
-	unicast    = 1 // rtnetlink(7): RTN_UNICAST
 )
 
 func (c *sbr) Validate(*plugin.Attachment) error {
-	if t := c.Table; t != nil && (*t < 1 || *t > maxTable || *t == localTable) {
-		return cni.Invalid(c.Raw, "table", fmt.Sprintf("want a table from 1 to %d, except %d, the kernel's table of local addresses", maxTable, localTable))
+	if t := c.Table; t != nil && (*t < 1 || *t > maxTable || *t == kernel.LocalTable) {
+		return cni.Invalid(c.Raw, "table", fmt.Sprintf("want a table from 1 to %d, except %d, the kernel's table of local addresses", maxTable, kernel.LocalTable))
 	}
 	families := map[bool]bool{}
 	for i, g := range c.Gateways {
 		key := fmt.Sprintf("gateways[%d]", i)
 		g = g.Unmap()
 		switch {
-		case !g.IsValid() || g.Zone() != "":
+		case !g.IsValid() || g.IsUnspecified() || g.Zone() != "":
 			return cni.Invalid(c.Raw, key, "want an address without a zone, like 10.1.0.1 or fe80::1")
 		case families[g.Is4()]:
 			return cni.Invalid(c.Raw, key, "want at most one gateway for each family")
@@ -78,7 +75,7 @@ func (c *sbr) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, er
 		var own []kernel.RouteInfo
 		for n, rt := range routes {
 			if needs(ips, i, rt) {
-				own, taken[n] = append(own, rt), !c.staysInMain(ip, rt)
+				own, taken[n] = append(own, rt), !c.staysInMain(rt)
 			}
 		}
 		list = append(list, c.table(a, ip, tables[i], own)...)
@@ -86,10 +83,10 @@ func (c *sbr) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, er
 	return append(list, absentRoutes(a, routes, taken)...), nil
 }
 
-// staysInMain reports whether the main table keeps a route: with source hints, the route to the address's subnet, which
-// has the address as its source. Packets to the subnet have that address even if their sender chose none.
-func (c *sbr) staysInMain(ip cni.IP, r kernel.RouteInfo) bool {
-	return c.AddSourceHints && !r.Via.IsValid() && len(r.Hops) == 0 && r.Dst == ip.Address.Masked()
+// staysInMain reports whether the main table keeps a route: with source hints, a route without a gateway. That to the
+// address's subnet has the address as its source, so packets to the subnet have it even if their sender chose none.
+func (c *sbr) staysInMain(r kernel.RouteInfo) bool {
+	return c.AddSourceHints && !r.Via.IsValid() && len(r.Hops) == 0
 }
 
 // absentRoutes removes routes from the main table that other tables have now, except that to IPv6 link-local addresses:
@@ -98,7 +95,7 @@ func absentRoutes(a *plugin.Attachment, routes []kernel.RouteInfo, taken []bool)
 	for _, byGateway := range []bool{true, false} {
 		for n, rt := range routes {
 			if local6 := rt.Dst.Addr().Is6() && rt.Dst.Addr().IsLinkLocalUnicast(); taken[n] && rt.Via.IsValid() == byGateway && !local6 {
-				list = append(list, &kernel.AbsentRoute{Route: *asRoute(a, rt)})
+				list = append(list, &kernel.AbsentRoute{Route: *rt.On(kernel.Container, a.IfName)})
 			}
 		}
 	}
@@ -189,7 +186,7 @@ func routesOf(a *plugin.Attachment) (out []kernel.RouteInfo, err error) {
 			return nil, err
 		}
 		for _, r := range all {
-			if r.Index == l.Index && r.Table != localTable && r.Type == unicast {
+			if r.Index == l.Index && r.Table != kernel.LocalTable && r.IsUnicast() {
 				out = append(out, r)
 			}
 		}
@@ -209,51 +206,41 @@ func needs(ips []cni.IP, i int, r kernel.RouteInfo) bool {
 	}
 	own := r.Src == ips[i].Address.Addr() || subnet.Contains(by)
 	other := slices.ContainsFunc(ips, func(o cni.IP) bool { return r.Src == o.Address.Addr() || o.Address.Masked().Contains(by) })
-	return r.Table == mainTable && r.Dst.Addr().Is4() == subnet.Addr().Is4() && (own || !other)
+	return r.Table == kernel.MainTable && r.Dst.Addr().Is4() == subnet.Addr().Is4() && (own || !other)
 }
 
 // table returns the contents of an address's table: the routes, and a default route through its gateway.
 func (c *sbr) table(a *plugin.Attachment, ip cni.IP, table int, routes []kernel.RouteInfo) (list kernel.Objects) {
+	gw, configured := c.gateway(ip)
 	hasDefault := false
 	for _, rt := range routes {
-		hasDefault = hasDefault || rt.Dst.Bits() == 0
-		o := asRoute(a, rt)
-		o.Table, o.Proto = table, 0
-		if c.AddSourceHints {
-			o.Src = ip.Address.Addr()
+		if rt.Dst.Bits() == 0 {
+			if configured {
+				continue
+			}
+			hasDefault = true
 		}
+		o := rt.On(kernel.Container, a.IfName)
+		o.Table, o.Proto = table, 0
 		list = append(list, o)
 	}
 	slices.SortStableFunc(list, func(x, y kernel.Object) int { // the routes to gateways come first
 		return b2i(x.(*kernel.Route).Via.IsValid()) - b2i(y.(*kernel.Route).Via.IsValid())
 	})
-	gw := c.gateway(ip)
 	if hasDefault || !gw.IsValid() {
 		return list
 	}
-	o := &kernel.Route{In: kernel.Container, Link: a.IfName, Dst: netip.PrefixFrom(zero(gw), 0), Via: gw, Table: table}
-	if c.AddSourceHints {
-		o.Src = ip.Address.Addr()
-	}
-	return append(list, o)
+	return append(list, &kernel.Route{In: kernel.Container, Link: a.IfName, Dst: netip.PrefixFrom(zero(gw), 0), Via: gw, Table: table})
 }
 
-// gateway returns the configured gateway of the address's family, or the address's own.
-func (c *sbr) gateway(ip cni.IP) netip.Addr {
+// gateway returns the configured gateway of the address's family, or else the address's own.
+func (c *sbr) gateway(ip cni.IP) (gw netip.Addr, configured bool) {
 	for _, g := range c.Gateways {
 		if g.Is4() == ip.Address.Addr().Is4() {
-			return g
+			return g, true
 		}
 	}
-	return ip.Gateway
-}
-
-func asRoute(a *plugin.Attachment, r kernel.RouteInfo) *kernel.Route {
-	scope := int(r.Scope)
-	return &kernel.Route{
-		In: kernel.Container, Link: a.IfName, Dst: r.Dst, Via: r.Via, Src: r.Src, Scope: &scope,
-		Metric: r.Metric, Table: r.Table, MTU: r.MTU, AdvMSS: r.AdvMSS, Proto: r.Protocol, OnLink: r.OnLink, Hops: r.Hops,
-	}
+	return ip.Gateway, false
 }
 
 func zero(like netip.Addr) netip.Addr {

@@ -24,16 +24,16 @@ type vrf struct {
 	Table int    `json:"table"`
 }
 
-// defaultTable, main (254) and localTable are the tables that the kernel's own rules look up for every packet.
+// defaultTable, main (254) and kernel.LocalTable are the tables that the kernel's own rules look up for every packet.
 const defaultTable = 253
 
 func (c *vrf) Validate(*plugin.Attachment) error {
 	if err := cni.ValidateInterfaceName(c.Name); err != nil {
 		return cni.Invalid(c.Raw, "vrfname", err.Error())
 	}
-	if c.Table < 0 || c.Table > maxTable || c.Table >= defaultTable && c.Table <= localTable {
+	if c.Table < 0 || c.Table > maxTable || c.Table >= defaultTable && c.Table <= kernel.LocalTable {
 		return cni.Invalid(c.Raw, "table", fmt.Sprintf("want 0 (a free one) to %d, except the kernel's tables default, main and local (%d to %d)",
-			maxTable, defaultTable, localTable))
+			maxTable, defaultTable, kernel.LocalTable))
 	}
 	return nil
 }

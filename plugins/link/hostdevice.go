@@ -28,9 +28,11 @@ type hostDevice struct {
 	HWAddr     string `json:"hwaddr"`
 	KernelPath string `json:"kernelpath"`
 	PCIBusID   string `json:"pciBusID"`
+	UseNetwork bool   `json:"useInterfaceNetwork"`
 
-	sys    string // where sysfs is mounted
-	pciKey string // pciBusID, or the key that replaced it
+	sys     string      // where sysfs is mounted
+	pciKey  string      // pciBusID, or the key that replaced it
+	network hostNetwork // of the device on the host, with useInterfaceNetwork
 }
 
 func (c *hostDevice) Validate(*plugin.Attachment) error {
@@ -60,7 +62,11 @@ func (c *hostDevice) Validate(*plugin.Attachment) error {
 }
 
 func (c *hostDevice) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
-	if driver := c.userSpaceDriver(a); driver != "" {
+	driver := c.userSpaceDriver(a)
+	switch {
+	case driver != "" && c.UseNetwork:
+		return nil, cni.Invalid(c.Raw, "useInterfaceNetwork", "the device has the driver "+driver+", so it has no network interface")
+	case driver != "":
 		// The device has no network interface: a user-space program drives it by its PCI address.
 		r.Interfaces = append(r.Interfaces, cni.Interface{Name: a.IfName, Sandbox: a.Netns, PciID: c.PCIBusID})
 		return nil, nil
@@ -86,8 +92,11 @@ func (c *hostDevice) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Obje
 	if c.userSpaceDriver(a) != "" {
 		return nil, nil
 	}
-	list := plugin.Interface{Name: a.IfName}.Objects(r)
-	return append(list, plugin.Routes(a.IfName, r)...), nil
+	_, v6 := plugin.Families(r) // in CHECK, also the addresses that the device had
+	i := plugin.Interface{Name: a.IfName, KeepIPv6: c.UseNetwork && (!v6 || c.Prev != nil)}
+	own := plugin.Routes(a.IfName, r)
+	c.network.addTo(r)
+	return slices.Concat(i.Objects(r), own, c.network.objects(a.IfName)), nil
 }
 
 // Find returns the device with this attachment's owner tag, on the host or in the container. Otherwise it returns the
@@ -149,6 +158,12 @@ func (c *hostDevice) find(a *plugin.Attachment) (*kernel.HostDevice, string, err
 		return nil, "", err
 	}
 	m := &kernel.HostDevice{Device: l.Name, Name: a.IfName, OwnerTag: kernel.HostDeviceTag(a.Owner, l.Name), PreviousAlias: l.Alias, PreviousUp: l.Up, Hardware: l.Kind == ""}
+	if c.UseNetwork {
+		if c.network, err = networkOf(a, l); err != nil {
+			return nil, "", err
+		}
+		c.network.keepIn(m)
+	}
 	return m, l.MAC, nil
 }
 

@@ -59,6 +59,7 @@ func boundaryKeys() (out []boundaryKey) {
 		boundaryKey{key: "kernelpath", typical: `"/sys/devices/virtual/net/dev0"`, more: []string{`"/sys/../etc"`, `"relative"`}},
 		boundaryKey{key: "pciBusID", typical: `"0000:ff:1f.7"`, more: []string{`"../x"`, `"a/b"`}})
 	add("host-device", `{"type": "host-device", "device": "dev0", @`+hostLocal4+`}`, keyCase{prepare: device}, dns)
+	add("host-device", `{"type": "host-device", "device": "dev0", @"unused": 1}`, keyCase{prepare: addressedDevice}, flag("useInterfaceNetwork"))
 
 	asked := func(plugin string) boundaryKey {
 		k := mac
@@ -162,7 +163,9 @@ func boundaryKeys() (out []boundaryKey) {
 		boundaryKey{key: "dataDir", typical: `"$DIR/tuning"`, other: `"$DIR/other"`})
 
 	add("sbr", afterBridge(`{"type": "sbr", @"unused": 1}`), keyCase{},
-		boundaryKey{key: "table", typical: "100", other: "200", min: n(1), max: n(4294967295), more: []string{"253", "254", "255", "256", "2147483648", "4294967295", "4294967296"}})
+		boundaryKey{key: "table", typical: "100", other: "200", min: n(1), max: n(4294967295), more: []string{"253", "254", "255", "256", "2147483648", "4294967295", "4294967296"}},
+		flag("addSourceHints"), boundaryKey{key: "gateways", typical: `["10.1.0.1"]`, other: `["10.1.0.77"]`,
+			more: []string{`[]`, `[""]`, `[null]`, `["10.1.0"]`, `["10.1.0.1", "10.1.0.1"]`, `["10.9.0.1"]`, `["fd01::1"]`, `["fe80::1%eth0"]`, `["::ffff:10.1.0.1"]`, `["0.0.0.0"]`, `["10.1.0.1/24"]`, `"10.1.0.1"`}})
 	add("vrf", afterBridge(`{"type": "vrf", @"vrfname": "blue"}`), keyCase{needs: "vrf"},
 		boundaryKey{key: "table", typical: "100", other: "200", min: n(1), max: n(4294967295), more: []string{"253", "254", "255", "256", "2147483648", "4294967295"}},
 		boundaryKey{key: "vrfname", list: afterBridge(`{"type": "vrf", @"table": 100}`), typical: `"blue"`, other: `"red"`, more: []string{`"a b"`, `"eth0"`, `"a-name-of-16-byt"`}})

@@ -50,10 +50,7 @@ func shownDifferences() []difference {
 			}},
 		{what: "CHECK of a route in a table other than main", reference: "an error: it searches only the main table", fairlead: "success",
 			why:   "the route exists",
-			shows: []shown{show(`^(bridge|ptp)/routes: table`, `^check`, anything, failed, succeeded)}},
-		{what: "CHECK of a bridge without `ipam`", reference: "an error: no plugin name provided", fairlead: "success",
-			why:   "ADD accepts the configuration",
-			shows: []shown{show(`^bridge/(ipam absent|disableContainerInterface)$`, `^check`, anything, failed, succeeded)}},
+			shows: []shown{show(`^((bridge|ptp)/routes: table|host-device/useInterfaceNetwork( and ipam)?$)`, `^check`, anything, failed, succeeded)}},
 		{what: "DEL with a configuration that ADD rejects", reference: "an error, and the objects stay",
 			fairlead: "success: everything is removed by name and owner", why: "a configuration that became invalid must not prevent the removal",
 			shows: []shown{
@@ -104,10 +101,14 @@ func shownDifferences() []difference {
 				`-A CNI-FORWARD -d 10\.1\.0\.2/32 -m conntrack --ctstate DNAT -j ACCEPT`)}},
 		{what: "CHECK of the plugins before sbr and vrf", reference: "an error: sbr and vrf moved the expected routes",
 			fairlead: "success: a later plugin may move a route", why: "the attachment is complete",
-			shows: []shown{show(`^(sbr/type|vrf/(vrfname|table|table of another VRF)$|(sbr|vrf) [0-9.]+$)`, `^check`, anything, failed, succeeded)}},
-		{what: "`masqAll` with nftables", reference: "no effect", fairlead: "like iptables: every client is masqueraded",
-			why:   "a key has the same meaning with both backends",
-			shows: []shown{show(`^portmap/masqAll \(nftables\)`, `^from (world|host) to tcp 192`, anything, `hello 192\.0\.2\.[19]`, `hello 10\.1\.0\.1`)}},
+			shows: []shown{show(`^(sbr/(type|gateways( with|$)|addSourceHints)|vrf/(vrfname|table|table of another VRF)$|(sbr|vrf) [0-9.]+$)`, `^check`, anything, failed, succeeded)}},
+		{what: "addresses and routes of a device that `useInterfaceNetwork` moved", reference: "lost after DEL", fairlead: "restored on the host",
+			why:   "the device has its former state again",
+			shows: []shown{show(`^host-device/useInterfaceNetwork( and ipam)?$`, `^deleted: namespace host`, `^((addr|((broadcast|local) )?route) .* dev dev0 .*)$`, nothing, something)}},
+		{what: "rules that `useInterfaceNetwork` copied", reference: "stay in the container after DEL", fairlead: "removed", why: "DEL undoes ADD",
+			shows: []shown{show(`^host-device/useInterfaceNetwork( and ipam)?$`, `^deleted: namespace a`, `^rule IPv4 .*"99".*$|^rule IPv4 \{"priority":99.*$`, something, nothing)}},
+		{what: "a gateway outside the subnet of host-local", reference: "an error", fairlead: "accepted", why: "ptp has a route to it, and gateways such as fe80::1 are common",
+			shows: []shown{show(`^ptp/ipam.gateway outside the subnet$`, `^add`, anything, failed, aResult)}},
 	}, moreShownDifferences()...)
 }
 

@@ -52,8 +52,16 @@ func moreShownDifferences() []difference {
 			shows:     []shown{show(`^(firewall 0\.[123]\.|bandwidth 0\.[12]\.|vrf 0\.([12]\.|3\.0))`, `^add a`, anything, failed, aResult)}},
 		{what: "sbr with addresses of both families", reference: "the IPv6 subnet is also in the table of the IPv4 address",
 			fairlead: "each subnet is only in its own table", why: "no rule sends IPv6 packets to that table",
-			shows: []shown{show(`^sbr [0-9.]+$`, `^added: namespace a`, `^route fd01::/64 .* table 100$`,
-				`route fd01::/64 dev eth0 scope global metric 256 table 100`, nothing)}},
+			shows: []shown{
+				show(`^sbr [0-9.]+$`, `^added: namespace a`, `^route fd01::/64 .* table 100$`, `route fd01::/64 dev eth0 scope global metric 256 table 100`, nothing),
+				show(`^sbr/addSourceHints with IPv6$`, `^added: namespace a`, `^route fd01::/64 .* table 100$`, something, nothing),
+			}},
+		{what: "`gateways` of sbr next to a default route", reference: "no effect: the default route replaces it", fairlead: "the configured gateway", why: "the key says which gateway to use",
+			shows: []shown{show(`^sbr/gateways (with a default route|\["10\.1\.0\.77"\]|twice)$`, `^(added: namespace a|rules and tables)`, `^(?:route )?default via (\S+) dev eth0 .*table 100`, `10\.1\.0\.1`, `10\.1\.0\.77`)}},
+		{what: "`addSourceHints` of sbr with IPv6", reference: "another route to the subnet, with the address as its source", fairlead: "the kernel's route",
+			why: "the kernel chooses the address of the interface in the subnet (RFC 6724)",
+			shows: []shown{show(`^sbr/addSourceHints with IPv6$`, `^added: namespace a`, `^route fd01::/64 .* metric \d+$`,
+				`route fd01::/64 dev eth0 scope global src fd01::2 metric 1024`, `route fd01::/64 dev eth0 scope global metric 256`)}},
 		{what: "DEL of sbr after its container ended",
 			reference: "an error if `CNI_NETNS` is given: addresses stay allocated, and the attachment stays in the cache", fairlead: "success", why: delAgain,
 			shows: []shown{

@@ -95,15 +95,26 @@ func firewallKeys() []keyCase {
 }
 
 func sbrKeys() []keyCase {
-	// Omit a route's protocol, and IPv6's link-local routes.
-	normal := inContainer("rules and tables", `(ip rule; ip -6 rule; ip -4 route show table all; ip -6 route show table all) | grep -vE 'table local|fe80|multicast' | sed 's/ proto [a-z0-9]*//'; true`)
+	normal := tablesInside()
 	two := `{"type": "bridge", "bridge": "cni0", "ipam": {"type": "host-local", "dataDir": "$DIR/ipam", "ranges": [[{"subnet": "10.1.0.0/24"}], [{"subnet": "10.2.0.0/24"}]],
 		"routes": [{"dst": "10.8.0.0/16", "gw": "10.2.0.1"}, {"dst": "10.9.0.0/16"}]}}, `
 	return of("sbr", []keyCase{
 		{key: "type", with: "one address", plugins: afterBridge(`{"type": "sbr"}`), meanwhile: normal},
 		{key: "type", with: "two addresses", plugins: two + `{"type": "sbr"}`, meanwhile: normal},
 		{key: "table", plugins: afterBridge(`{"type": "sbr", "table": 500}`), meanwhile: normal},
+		{key: "gateways", plugins: two + `{"type": "sbr", "gateways": ["10.1.0.77"]}`, meanwhile: normal},
+		{key: "gateways", with: "with a default route", plugins: afterBridge(`{"type": "sbr", "gateways": ["10.1.0.77"]}`), meanwhile: normal},
+		{key: "gateways", with: "two of a family", plugins: two + `{"type": "sbr", "gateways": ["10.1.0.77", "10.1.0.78"]}`},
+		{key: "gateways", with: "invalid", plugins: two + `{"type": "sbr", "gateways": ["10.1.0"]}`},
+		{key: "addSourceHints", plugins: two + `{"type": "sbr", "addSourceHints": true}`, meanwhile: normal},
+		{key: "addSourceHints", with: "with IPv6", plugins: `{"type": "bridge", "bridge": "cni0", "ipam": {"type": "host-local", "dataDir": "$DIR/ipam", "ranges": [[{"subnet": "10.1.0.0/24"}], [{"subnet": "fd01::/64"}]]}}, ` +
+			`{"type": "sbr", "addSourceHints": true}`},
 	})
+}
+
+// tablesInside shows the container's rules and routes without a route's protocol, and without IPv6's link-local routes.
+func tablesInside() func(*recorder) {
+	return inContainer("rules and tables", `(ip rule; ip -6 rule; ip -4 route show table all; ip -6 route show table all) | grep -vE 'table local|fe80|multicast' | sed 's/ proto [a-z0-9]*//'; true`)
 }
 
 func tuningKeys() []keyCase {

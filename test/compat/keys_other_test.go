@@ -12,7 +12,7 @@ func ptpKeys() []keyCase {
 		{key: "ipMasqBackend", with: "nftables", plugins: `{"type": "ptp", "ipMasq": true, "ipMasqBackend": "nftables", ` + routed, prepare: (*host).world, probes: out},
 		{key: "mtu", plugins: `{"type": "ptp", "mtu": 1400, ` + routed},
 		{key: "mtu", with: "below 1280", plugins: `{"type": "ptp", "mtu": 1279, ` + routed, probes: out[1:]},
-		{key: "ipam.gateway", with: "outside the subnet", plugins: `{"type": "ptp", "ipam": {"type": "host-local", "dataDir": "$DIR/ipam", "subnet": "10.1.0.0/24", "gateway": "10.2.0.1"}}`, probes: out[1:]},
+		{key: "ipam.gateway", with: "outside the subnet", plugins: `{"type": "ptp", "ipam": {"type": "host-local", "dataDir": "$DIR/ipam", "subnet": "10.1.0.0/24", "gateway": "10.2.0.1", "routes": [{"dst": "0.0.0.0/0"}]}}`, probes: []probe{{"host", "tcp", "10.1.0.1:80"}}},
 		{key: "dns", plugins: `{"type": "ptp", "dns": {"nameservers": ["192.0.2.53"], "domain": "d"}, ` + routed},
 	}
 	list = append(list, dnsOverIPAM(`{"type": "ptp", `, nil)...)
@@ -42,6 +42,11 @@ func hostDeviceKeys() []keyCase {
 		{key: "pciBusID", with: "missing", plugins: `{"type": "host-device", "pciBusID": "0000:ff:1f.7", ` + ipam, prepare: device, alone: true},
 		{key: "runtimeConfig.deviceID", with: "missing", plugins: `{"type": "host-device", "capabilities": {"deviceID": true}, ` + ipam, prepare: device, capArgs: `{"deviceID": "0000:ff:1f.7"}`, alone: true},
 		{key: "device", with: "none of the four", plugins: `{"type": "host-device", ` + ipam, prepare: device},
+		{key: "useInterfaceNetwork", plugins: `{"type": "host-device", "device": "dev0", "useInterfaceNetwork": true}`, prepare: addressedDevice, probes: out, meanwhile: tablesInside()},
+		{key: "useInterfaceNetwork", with: "and ipam", plugins: `{"type": "host-device", "device": "dev0", "useInterfaceNetwork": true, ` +
+			`"ipam": {"type": "static", "addresses": [{"address": "10.3.0.5/24", "gateway": "10.3.0.1"}], "routes": [{"dst": "10.8.0.0/16"}]}}`, prepare: addressedDevice, probes: out, meanwhile: tablesInside()},
+		{key: "useInterfaceNetwork", with: "without addresses", plugins: `{"type": "host-device", "device": "dev0", "useInterfaceNetwork": true}`, prepare: device},
+		{key: "useInterfaceNetwork", with: "false", plugins: `{"type": "host-device", "device": "dev0", "useInterfaceNetwork": false}`, prepare: addressedDevice},
 	}...))
 }
 

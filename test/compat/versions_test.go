@@ -119,6 +119,15 @@ func device(h *host) {
 	h.serve("world", "tcp", ":7")
 }
 
+// addressedDevice is device with addresses, routes and rules of the host on dev0.
+func addressedDevice(h *host) {
+	device(h)
+	h.ip("host", "addr add 10.2.0.5/24 dev dev0", "addr add 10.2.0.6/24 dev dev0", "addr add fd02::5/64 dev dev0 nodad",
+		"route add default via 10.2.0.9 dev dev0 metric 50", "route add 10.5.0.0/16 via 10.2.0.9 dev dev0 src 10.2.0.6",
+		"route add 10.6.0.1/32 dev dev0", "route add 10.7.0.0/16 via 10.2.0.9 dev dev0 table 77",
+		"route add fd05::/64 via fd02::9 dev dev0", "rule add from 10.2.0.6 table 77 priority 99", "rule add from 10.9.0.1 table 77 priority 98")
+}
+
 // parent creates up0 on the host. Its peer in the world has addresses in the containers' subnets.
 func parent(h *host) {
 	h.container("world")

@@ -303,7 +303,7 @@ func (s *scene) lacksCheck() bool {
 // plugin's configuration contains one.
 func (s *scene) lacksResult() bool { return s.runtime() || s.chained }
 
-// storesAddresses reports whether the scene's addresses are stored in a directory.
+// storesAddresses reports whether all addresses of the scene are stored in a directory.
 func (s *scene) storesAddresses() bool {
-	return !slices.ContainsFunc([]string{`"dhcp"`, `"static"`, `"loopback"`}, func(t string) bool { return strings.Contains(s.conf, t) })
+	return !slices.ContainsFunc([]string{`"dhcp"`, `"static"`, `"loopback"`, `"useInterfaceNetwork"`}, func(t string) bool { return strings.Contains(s.conf, t) })
 }

@@ -88,6 +88,9 @@ func scenes() []scene {
 		singlePlugin("vlan", "vlan", `"master": "dev0", "vlanId": 5, $IPAM`).with(withNeeds("vlan")),
 		singlePlugin("dummy", "dummy", `$IPAM`).with(withNeeds("dummy")),
 		singlePlugin("host-device", "host-device", `"device": "dev0", $IPAM`),
+		singlePlugin("host-device/network", "host-device", `"device": "dev0", "useInterfaceNetwork": true, $IPAM`).with(func(s *scene) {
+			s.setup = []string{"ip addr add 192.0.2.5/24 brd + dev dev0", "ip route add 198.51.100.0/24 via 192.0.2.9 dev dev0"}
+		}),
 		singlePlugin("loopback", "loopback", `"dns": {}`),
 		singlePlugin("tap", "tap", `"multiQueue": true, $IPAM`).with(withNeeds("tap")),
 		singlePlugin("host-local", "bridge", `$IPAM`).with(func(s *scene) { s.plugin = "host-local" }),

@@ -1,0 +1,115 @@
+package link
+
+import (
+	"slices"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/plugin"
+)
+
+// hostNetwork is what a device has on the host: the container gets it with useInterfaceNetwork.
+type hostNetwork struct {
+	addrs  []kernel.AddrInfo
+	routes []kernel.RouteInfo
+	rules  []kernel.RuleInfo
+}
+
+// networkOf reads the network of a device on the host. It leaves out what the container gets by itself: routes that the
+// kernel adds with addresses, and what routers advertise. Addresses of DHCPv6 are left out, too. An IPv4 address of DHCP
+// is not, because the routes need it; nothing in the container renews it.
+func networkOf(a *plugin.Attachment, l *kernel.LinkInfo) (n hostNetwork, err error) {
+	addrs, err := a.Facts.Addrs(kernel.Host, l)
+	if err != nil {
+		return n, err
+	}
+	for _, i := range addrs {
+		if i.Scope == kernel.ScopeUniverse && !i.Duplicate && (i.Prefix.Addr().Is4() || i.Permanent) {
+			n.addrs = append(n.addrs, i)
+		}
+	}
+	for _, family := range []byte{kernel.IPv4, kernel.IPv6} {
+		routes, err := a.Facts.Routes(kernel.Host, family, 0)
+		if err != nil {
+			return n, err
+		}
+		for _, r := range routes {
+			byKernel := r.Protocol == kernel.ProtocolKernel || r.Protocol == kernel.ProtocolRA || r.Table == kernel.LocalTable
+			if r.Index == l.Index && r.IsUnicast() && !byKernel && !r.Dst.Addr().IsLinkLocalUnicast() {
+				n.routes = append(n.routes, r)
+			}
+		}
+		rules, err := a.Facts.Rules(kernel.Host, family)
+		if err != nil {
+			return n, err
+		}
+		for _, r := range rules {
+			if n.needs(r) {
+				n.rules = append(n.rules, r)
+			}
+		}
+	}
+	return n, nil
+}
+
+// needs reports whether a rule selects a table of the device's routes by one of its addresses.
+func (n *hostNetwork) needs(r kernel.RuleInfo) bool {
+	return !r.Other && r.From.IsValid() &&
+		slices.ContainsFunc(n.addrs, func(a kernel.AddrInfo) bool { return r.From.Contains(a.Prefix.Addr()) }) &&
+		slices.ContainsFunc(n.routes, func(x kernel.RouteInfo) bool { return x.Table == r.Table })
+}
+
+// keepIn saves in a device's object what the device gets again on the host. What a DHCP client manages is its own.
+func (n *hostNetwork) keepIn(m *kernel.HostDevice) {
+	for _, a := range n.addrs {
+		if a.Permanent {
+			m.PreviousAddrs = append(m.PreviousAddrs, a.Prefix)
+		}
+	}
+	for _, r := range n.ordered() {
+		if r.Protocol != kernel.ProtocolDHCP {
+			m.PreviousRoutes = append(m.PreviousRoutes, *r.On(kernel.Host, m.Device))
+		}
+	}
+}
+
+// addTo adds the addresses and routes to a result.
+func (n *hostNetwork) addTo(r *cni.Result) {
+	for _, a := range n.addrs {
+		r.IPs = append(r.IPs, cni.IP{Address: a.Prefix, Interface: new(int)})
+	}
+	for _, rt := range n.routes {
+		out := cni.Route{Dst: rt.Dst, GW: rt.Via, Priority: rt.Metric, MTU: rt.MTU, AdvMSS: rt.AdvMSS, Table: &rt.Table}
+		if len(rt.Hops) > 0 { // a result's route has one gateway
+			out.GW = rt.Hops[0].Via
+		}
+		if scope := int(rt.Scope); scope != kernel.ScopeUniverse {
+			out.Scope = &scope
+		}
+		r.Routes = append(r.Routes, out)
+	}
+}
+
+// objects returns the routes and rules for the container's interface. Routes to gateways come first.
+func (n *hostNetwork) objects(ifName string) (list kernel.Objects) {
+	for _, rt := range n.ordered() {
+		o := rt.On(kernel.Container, ifName)
+		o.AllowOthers = true
+		list = append(list, o)
+	}
+	for _, rule := range n.rules {
+		list = append(list, &kernel.Rule{In: kernel.Container, From: rule.From, To: rule.To, Table: rule.Table, Priority: rule.Priority})
+	}
+	return list
+}
+
+// ordered returns the routes, those without a gateway first: the kernel needs them for gateways.
+func (n *hostNetwork) ordered() []kernel.RouteInfo {
+	hops := func(r kernel.RouteInfo) int {
+		if r.Via.IsValid() {
+			return 1
+		}
+		return min(len(r.Hops), 1)
+	}
+	return slices.SortedStableFunc(slices.Values(n.routes), func(x, y kernel.RouteInfo) int { return hops(x) - hops(y) })
+}
