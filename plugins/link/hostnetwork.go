@@ -35,7 +35,8 @@ func networkOf(a *plugin.Attachment, l *kernel.LinkInfo) (n hostNetwork, err err
 		}
 		for _, r := range routes {
 			byKernel := r.Protocol == kernel.ProtocolKernel || r.Protocol == kernel.ProtocolRA || r.Table == kernel.LocalTable
-			if r.Index == l.Index && r.IsUnicast() && !byKernel && !r.Dst.Addr().IsLinkLocalUnicast() {
+			linkLocal := family == kernel.IPv6 && r.Dst.Addr().IsLinkLocalUnicast()
+			if r.Index == l.Index && r.IsUnicast() && !byKernel && !linkLocal {
 				n.routes = append(n.routes, r)
 			}
 		}
@@ -43,8 +44,13 @@ func networkOf(a *plugin.Attachment, l *kernel.LinkInfo) (n hostNetwork, err err
 		if err != nil {
 			return n, err
 		}
+		inside, err := a.Facts.Rules(kernel.Container, family) // another device may have brought the same rule
+		if err != nil {
+			return n, err
+		}
 		for _, r := range rules {
-			if n.needs(r) {
+			same := func(x kernel.RuleInfo) bool { x.Protocol = r.Protocol; return x == r }
+			if n.needs(r) && !slices.ContainsFunc(inside, same) {
 				n.rules = append(n.rules, r)
 			}
 		}
