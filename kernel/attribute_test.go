@@ -162,6 +162,7 @@ func exemptAttributes() map[string]string {
 		"HostDevice.PreviousAlias":   onDEL,
 		"HostDevice.Hardware":        onDEL,
 		"HostDevice.PreviousUp":      onDEL,
+		"HostDevice.Network":         onDEL,
 		"HostDevice.PreviousAddrs":   onDEL,
 		"HostDevice.PreviousRoutes":  onDEL,
 		"Addr.DAD":                   onADD,

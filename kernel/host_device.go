@@ -24,7 +24,9 @@ type HostDevice struct {
 	PreviousUp    bool   `json:"WasUp,omitzero"`
 	Hardware      bool   `json:",omitzero"` // the kernel moves it to the host when the container's namespace ends
 
-	// Addresses and routes that the device gets again on the host. The kernel removes them from a device that it moves.
+	// The container has the device's addresses and routes. On the host, the device gets these again: the kernel removes
+	// them from a device that it moves.
+	Network        bool           `json:",omitzero"`
 	PreviousAddrs  []netip.Prefix `json:",omitzero"`
 	PreviousRoutes []Route        `json:",omitzero"`
 }
@@ -191,6 +193,9 @@ func (m *HostDevice) bringUpAgain(e *Engine) error {
 	if err := m.bringUp(e, m.Device); err != nil {
 		return err
 	}
+	if !m.Network {
+		return nil
+	}
 	return m.restoreNetwork(e, m.Device)
 }
 
@@ -206,7 +211,7 @@ func (m *HostDevice) returnHome(e *Engine, side Side, l *LinkInfo) error {
 		name = l.Name
 	}
 	tag := m.PreviousAlias
-	if m.hadNetwork() {
+	if m.Network {
 		tag = m.OwnerTag // until it has its addresses: if this process is killed before, the next DEL finds the device
 	}
 	if err := e.move(side, Host, l, name, tag); err != nil {
@@ -218,7 +223,7 @@ func (m *HostDevice) returnHome(e *Engine, side Side, l *LinkInfo) error {
 			return err
 		}
 	}
-	if tag == m.PreviousAlias {
+	if !m.Network {
 		return nil
 	}
 	if err := m.restoreNetwork(e, name); err != nil {
@@ -228,14 +233,9 @@ func (m *HostDevice) returnHome(e *Engine, side Side, l *LinkInfo) error {
 	return err
 }
 
-func (m *HostDevice) hadNetwork() bool { return len(m.PreviousAddrs)+len(m.PreviousRoutes) > 0 }
-
 // restoreNetwork gives the device on the host its addresses and routes again. Like every former value, one that the
 // kernel refuses by now is lost.
 func (m *HostDevice) restoreNetwork(e *Engine, name string) error {
-	if !m.hadNetwork() {
-		return nil
-	}
 	i, err := e.LinkIndex(Host, name)
 	if err != nil {
 		return err

@@ -43,7 +43,7 @@ func TestHostDeviceRegainsNetwork(t *testing.T) {
 	kerneltest.Run(t, "ip", "link", "add", "dev0", "up", "type", "ifb")
 	prefix := netip.MustParsePrefix
 	m := &kernel.HostDevice{
-		Device: "dev0", Name: "net1", OwnerTag: kernel.HostDeviceTag(owner, "dev0"), PreviousUp: true,
+		Device: "dev0", Name: "net1", OwnerTag: kernel.HostDeviceTag(owner, "dev0"), PreviousUp: true, Network: true,
 		PreviousAddrs: []netip.Prefix{prefix("192.0.2.2/24"), prefix("2001:db8::2/64")},
 		PreviousRoutes: []kernel.Route{
 			{Dst: prefix("0.0.0.0/0"), Via: addr("192.0.2.1"), Link: "dev0", Proto: 4, Metric: 7},

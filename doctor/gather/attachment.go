@@ -119,8 +119,10 @@ func (g *gatherer) held(a *doctor.Attachment, r *attach.Record) {
 			}
 		}
 	}
+	list, _ := r.Objects() // another version of Fairlead may have written it
+	someOfHost := slices.ContainsFunc(list, func(o kernel.Object) bool { m, ok := o.(*kernel.HostDevice); return ok && m.Network })
 	for _, h := range found {
-		if h.File != "" {
+		if h.File != "" && !(h.Free && someOfHost) {
 			a.Held = append(a.Held, h)
 		}
 	}

@@ -10,10 +10,11 @@ import (
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/doctor"
 	"github.com/fairlead/fairlead/gc"
+	"github.com/fairlead/fairlead/kernel"
 )
 
 // TestSeveralAddressDirectories checks that an address counts as held if one of a network's directories has it, and that
-// a directory which cannot be read is no reason for a finding.
+// a directory which cannot be read is no reason for a finding. Addresses that a device had on the host are not assigned.
 func TestSeveralAddressDirectories(t *testing.T) {
 	t.Parallel()
 	first, second := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")
@@ -46,6 +47,12 @@ func TestSeveralAddressDirectories(t *testing.T) {
 	if got, want := fmt.Sprint(read()), "[10.1.0.2 false c1 10.1.0.3 false c1 10.1.0.4 false other 10.1.0.5 true ]"; got != want || len(g.unseen) > 0 {
 		t.Errorf("got %s, want %s; not read: %q", got, want, g.unseen)
 	}
+	bridged := record.Parts
+	record.Parts = []attach.Part{{Plugin: "host-device", IPAM: "host-local", Objects: attach.LazyOf(kernel.Objects{&kernel.HostDevice{Device: "dev0", Name: "eth0", Network: true}})}}
+	if got, want := fmt.Sprint(read()), "[10.1.0.2 false c1 10.1.0.3 false c1 10.1.0.4 false other]"; got != want {
+		t.Errorf("some addresses are those of the host's device: got %s, want %s", got, want)
+	}
+	record.Parts = bridged
 	if err := os.MkdirAll(second, 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -67,6 +67,7 @@ func (n *hostNetwork) needs(r kernel.RuleInfo) bool {
 
 // keepIn saves in a device's object what the device gets again on the host. What a DHCP client manages is its own.
 func (n *hostNetwork) keepIn(m *kernel.HostDevice) {
+	m.Network = true
 	for _, a := range n.addrs {
 		if a.Permanent {
 			m.PreviousAddrs = append(m.PreviousAddrs, a.Prefix)
