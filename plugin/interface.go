@@ -14,7 +14,7 @@ type Interface struct {
 	Name            string
 	DAD             bool // IPv6 addresses wait for duplicate address detection
 	NoDAD           bool // the link-local address does not wait for it either
-	KeepIPv6        bool // IPv6's settings stay as they are: whoever runs the link's network knows the addresses, not IPAM
+	KeepIPv6        bool // except that IPv6 is on, its settings stay as they are: the addresses are not from IPAM
 	NoRoute         bool // the kernel creates no routes for the addresses' prefixes
 	RetryWhileTaken bool // retry while the container's previous namespace still holds the address on the shared parent
 }
