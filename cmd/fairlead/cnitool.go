@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/fairlead/fairlead/libcni"
@@ -18,8 +19,13 @@ const cnitoolUsage = `cnitool: Add, check, remove, gc or status network interfac
   cnitool status <net> <netns>
 `
 
-// cnitool runs the program under the name cnitool: every failure is exit code 1, and only results go to standard output.
+// cnitool runs the program under the name cnitool: every failure is exit code 1, and only results and the help go to
+// standard output.
 func cnitool(ctx context.Context, a *app, args []string) int {
+	if len(args) == 0 || args[0] == "help" || slices.Contains(args, "-h") || slices.Contains(args, "--help") {
+		fmt.Fprint(a.stdout, cnitoolUsage)
+		return exitOK
+	}
 	args, ifName, err := cutIfName(args)
 	if err != nil || len(args) < 3 {
 		fmt.Fprint(a.stderr, cnitoolUsage)

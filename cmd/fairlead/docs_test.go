@@ -61,8 +61,9 @@ Global flags, for every command:
 
 const docsFooter = `## cnitool
 
-Under the name ` + "`cnitool`" + ` the program behaves as the reference: the same arguments, the same output, exit code 1 for
-every failure, only paths for NETNS, and a ` + "`gc`" + ` that keeps nothing. It also accepts ` + "`-i`" + ` (` + "`--ifname`" + `) of newer versions.
+Under the name ` + "`cnitool`" + ` the program behaves as the reference: the same arguments, the same results, exit code 1 for
+every failure, only paths for NETNS, and a ` + "`gc`" + ` that keeps nothing. It prints an error once, without the usage. Like
+newer versions it accepts ` + "`-i`" + ` (` + "`--ifname`" + `), and prints its usage with ` + "`--help`" + ` or without arguments.
 
 ` + "```sh" + `
 ln -s fairlead bin/cnitool
