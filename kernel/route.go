@@ -18,6 +18,7 @@ const Protocol = 102
 // Protocol numbers of other routes, rtnetlink(7).
 const (
 	ProtocolKernel = unix.RTPROT_KERNEL // the kernel adds them with addresses
+	ProtocolBoot   = unix.RTPROT_BOOT   // of ip(8)
 	ProtocolRA     = unix.RTPROT_RA     // from router advertisements
 	ProtocolDHCP   = unix.RTPROT_DHCP   // of a DHCP client
 )

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/fairlead/fairlead/cni"
@@ -105,7 +106,10 @@ func (n *hostNetwork) objects(ifName string) (list kernel.Objects) {
 		list = append(list, o)
 	}
 	for _, rule := range n.rules {
-		list = append(list, &kernel.Rule{In: kernel.Container, From: rule.From, To: rule.To, Table: rule.Table, Priority: rule.Priority})
+		list = append(list, &kernel.Rule{
+			In: kernel.Container, From: rule.From, To: rule.To, Table: rule.Table, Priority: rule.Priority,
+			Proto: cmp.Or(rule.Protocol, kernel.ProtocolBoot), // not Fairlead's: sbr would use its table
+		})
 	}
 	return list
 }
