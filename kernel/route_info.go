@@ -25,6 +25,9 @@ type RouteInfo struct {
 // IsUnicast reports whether the route leads through a link.
 func (r *RouteInfo) IsUnicast() bool { return r.Type == unix.RTN_UNICAST }
 
+// HasGateway reports whether the route leads through one or several gateways.
+func (r *RouteInfo) HasGateway() bool { return r.Via.IsValid() || len(r.Hops) > 0 }
+
 // On returns the route as an object on a link.
 func (r *RouteInfo) On(s Side, link string) *Route {
 	scope := int(r.Scope)

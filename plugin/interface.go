@@ -77,6 +77,22 @@ func Routes(name string, r *cni.Result) (list kernel.Objects) {
 	return list
 }
 
+// RoutesThrough returns the unicast routes through a link, of both families, in all tables but the kernel's local table.
+func RoutesThrough(f Facts, s kernel.Side, l *kernel.LinkInfo) (out []kernel.RouteInfo, err error) {
+	for _, family := range []byte{kernel.IPv4, kernel.IPv6} {
+		all, err := f.Routes(s, family, 0)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range all {
+			if r.Index == l.Index && r.Table != kernel.LocalTable && r.IsUnicast() {
+				out = append(out, r)
+			}
+		}
+	}
+	return out, nil
+}
+
 func gateway(r *cni.Result, v4 bool) netip.Addr {
 	for _, ip := range r.IPs {
 		if ip.Gateway.IsValid() && ip.Gateway.Is4() == v4 {

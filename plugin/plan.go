@@ -129,24 +129,22 @@ func (f plannedFacts) LinkTo(a netip.Addr) (string, error) {
 // noFacts answers for a host without links, routes or rules.
 type noFacts struct{}
 
-func (noFacts) Link(kernel.Side, string) (*kernel.LinkInfo, error)  { return nil, os.ErrNotExist }
-func (noFacts) Links(kernel.Side) ([]*kernel.LinkInfo, error)       { return nil, os.ErrNotExist }
-func (noFacts) Sysctl(kernel.Side, string) (string, error)          { return "", os.ErrNotExist }
-func (noFacts) LinkTo(netip.Addr) (string, error)                   { return "", os.ErrNotExist }
-func (noFacts) OtherEnd(*kernel.LinkInfo) (*kernel.LinkInfo, error) { return nil, os.ErrNotExist }
-func (noFacts) DefaultLink(kernel.Side) (string, error)             { return "", os.ErrNotExist }
-func (noFacts) Addrs(kernel.Side, *kernel.LinkInfo) ([]kernel.AddrInfo, error) {
-	return nil, nil
-}
-func (noFacts) Routes(kernel.Side, byte, int) ([]kernel.RouteInfo, error)   { return nil, nil }
-func (noFacts) Rules(kernel.Side, byte) ([]kernel.RuleInfo, error)          { return nil, nil }
-func (noFacts) ForwardDropChains(string) ([]kernel.ForwardDropChain, error) { return nil, nil }
-func (noFacts) Firewalld() bool                                             { return false }
-func (noFacts) Uplinks() ([]string, error)                                  { return nil, nil }
-func (noFacts) HostID() string                                              { return "" }
-func (noFacts) ReadFile(string) ([]byte, error)                             { return nil, os.ErrNotExist }
-func (noFacts) Readlink(string) (string, error)                             { return "", os.ErrNotExist }
-func (noFacts) Glob(string) ([]string, error)                               { return nil, nil }
+func (noFacts) Link(kernel.Side, string) (*kernel.LinkInfo, error)             { return nil, os.ErrNotExist }
+func (noFacts) Links(kernel.Side) ([]*kernel.LinkInfo, error)                  { return nil, os.ErrNotExist }
+func (noFacts) Sysctl(kernel.Side, string) (string, error)                     { return "", os.ErrNotExist }
+func (noFacts) LinkTo(netip.Addr) (string, error)                              { return "", os.ErrNotExist }
+func (noFacts) OtherEnd(*kernel.LinkInfo) (*kernel.LinkInfo, error)            { return nil, os.ErrNotExist }
+func (noFacts) DefaultLink(kernel.Side) (string, error)                        { return "", os.ErrNotExist }
+func (noFacts) Addrs(kernel.Side, *kernel.LinkInfo) ([]kernel.AddrInfo, error) { return nil, nil }
+func (noFacts) Routes(kernel.Side, byte, int) ([]kernel.RouteInfo, error)      { return nil, nil }
+func (noFacts) Rules(kernel.Side, byte) ([]kernel.RuleInfo, error)             { return nil, nil }
+func (noFacts) ForwardDropChains(string) ([]kernel.ForwardDropChain, error)    { return nil, nil }
+func (noFacts) Firewalld() bool                                                { return false }
+func (noFacts) Uplinks() ([]string, error)                                     { return nil, nil }
+func (noFacts) HostID() string                                                 { return "" }
+func (noFacts) ReadFile(string) ([]byte, error)                                { return nil, os.ErrNotExist }
+func (noFacts) Readlink(string) (string, error)                                { return "", os.ErrNotExist }
+func (noFacts) Glob(string) ([]string, error)                                  { return nil, nil }
 
 // State returns the objects that a configuration declares for a container, given facts. r holds the addresses from IPAM
 // or from earlier plugins. Tests compare the objects as text.

@@ -35,9 +35,10 @@ func TestKeyRotation(t *testing.T) {
 	kerneltest.In(t, a.container, reach...)
 	there, back := pinging(t, a, b), pinging(t, b, a)
 	limit := 0 // of some hundreds of packets in both directions, one each 10 ms; the machine may be slow at any of the steps
+	raise := func() { limit = max(limit, int(kerneltest.Slow(600*time.Millisecond)/(10*time.Millisecond))) }
 	turn := func(file string) {
 		t.Helper()
-		limit = max(limit, int(kerneltest.Slow(600*time.Millisecond)/(10*time.Millisecond)))
+		raise()
 		old := time.Now().Add(-2 * backend.Grace)
 		if err := os.Chtimes(file, old, old); err != nil {
 			t.Fatal(err)
@@ -61,7 +62,7 @@ func TestKeyRotation(t *testing.T) {
 	a.node = &received
 	b.join(t, n, hosts) // a reconciliation for another reason
 	time.Sleep(time.Second)
-	limit = max(limit, int(kerneltest.Slow(600*time.Millisecond)/(10*time.Millisecond)))
+	raise()
 	kerneltest.In(t, a.container, reach...)
 	if lost := there() + back(); lost > limit {
 		t.Errorf("%d packets lost, at most %d are allowed", lost, limit)

@@ -40,7 +40,8 @@ func (f Facts) Links(s kernel.Side) (out []*kernel.LinkInfo, err error) {
 // Sysctl returns "7" for every key.
 func (f Facts) Sysctl(kernel.Side, string) (string, error) { return "7", nil }
 
-// Addrs returns the addresses of dev0: static ones, one from a router advertisement, and its link-local one.
+// Addrs returns the addresses of dev0: static ones, one from DHCP, one from a router
+// advertisement, and its link-local one.
 func (f Facts) Addrs(_ kernel.Side, l *kernel.LinkInfo) ([]kernel.AddrInfo, error) {
 	if l.Name != "dev0" {
 		return nil, nil

@@ -86,7 +86,7 @@ func (c *sbr) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, er
 // staysInMain reports whether the main table keeps a route: with source hints, a route without a gateway. That to the
 // address's subnet has the address as its source, so packets to the subnet have it even if their sender chose none.
 func (c *sbr) staysInMain(r kernel.RouteInfo) bool {
-	return c.AddSourceHints && !r.Via.IsValid() && len(r.Hops) == 0
+	return c.AddSourceHints && !r.HasGateway()
 }
 
 // absentRoutes removes routes from the main table that other tables have now, except that to IPv6 link-local addresses:
@@ -174,24 +174,13 @@ func tablesFor(a *plugin.Attachment, ips []cni.IP) ([]int, error) {
 	return out, nil
 }
 
-// routesOf returns the routes through the attachment's interface, in all tables but the kernel's local table.
-func routesOf(a *plugin.Attachment) (out []kernel.RouteInfo, err error) {
+// routesOf returns the routes through the attachment's interface.
+func routesOf(a *plugin.Attachment) ([]kernel.RouteInfo, error) {
 	l, err := a.Facts.Link(kernel.Container, a.IfName)
 	if err != nil {
 		return nil, err
 	}
-	for _, family := range []byte{kernel.IPv4, kernel.IPv6} {
-		all, err := a.Facts.Routes(kernel.Container, family, 0)
-		if err != nil {
-			return nil, err
-		}
-		for _, r := range all {
-			if r.Index == l.Index && r.Table != kernel.LocalTable && r.IsUnicast() {
-				out = append(out, r)
-			}
-		}
-	}
-	return out, nil
+	return plugin.RoutesThrough(a.Facts, kernel.Container, l)
 }
 
 // needs reports whether packets from an address need a route of the main table: a route in the address's subnet or

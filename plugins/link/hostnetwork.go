@@ -9,7 +9,8 @@ import (
 	"github.com/fairlead/fairlead/plugin"
 )
 
-// hostNetwork is what a device has on the host: the container gets it with useInterfaceNetwork.
+// hostNetwork holds the addresses, routes and rules of a device on the host. With useInterfaceNetwork, the container
+// gets them.
 type hostNetwork struct {
 	addrs  []kernel.AddrInfo
 	routes []kernel.RouteInfo
@@ -29,18 +30,18 @@ func networkOf(a *plugin.Attachment, l *kernel.LinkInfo) (n hostNetwork, err err
 			n.addrs = append(n.addrs, i)
 		}
 	}
+	routes, err := plugin.RoutesThrough(a.Facts, kernel.Host, l)
+	if err != nil {
+		return n, err
+	}
+	for _, r := range routes {
+		byKernel := r.Protocol == kernel.ProtocolKernel || r.Protocol == kernel.ProtocolRA
+		local6 := r.Dst.Addr().Is6() && r.Dst.Addr().IsLinkLocalUnicast()
+		if !byKernel && !local6 {
+			n.routes = append(n.routes, r)
+		}
+	}
 	for _, family := range []byte{kernel.IPv4, kernel.IPv6} {
-		routes, err := a.Facts.Routes(kernel.Host, family, 0)
-		if err != nil {
-			return n, err
-		}
-		for _, r := range routes {
-			byKernel := r.Protocol == kernel.ProtocolKernel || r.Protocol == kernel.ProtocolRA || r.Table == kernel.LocalTable
-			linkLocal := family == kernel.IPv6 && r.Dst.Addr().IsLinkLocalUnicast()
-			if r.Index == l.Index && r.IsUnicast() && !byKernel && !linkLocal {
-				n.routes = append(n.routes, r)
-			}
-		}
 		rules, err := a.Facts.Rules(kernel.Host, family)
 		if err != nil {
 			return n, err
@@ -66,7 +67,8 @@ func (n *hostNetwork) needs(r kernel.RuleInfo) bool {
 		slices.ContainsFunc(n.routes, func(x kernel.RouteInfo) bool { return x.Table == r.Table })
 }
 
-// keepIn saves in a device's object what the device gets again on the host. What a DHCP client manages is its own.
+// keepIn saves the addresses and routes in a device's object, which restores them on the host. It omits those of a DHCP
+// client.
 func (n *hostNetwork) keepIn(m *kernel.HostDevice) {
 	m.Network = true
 	for _, a := range n.addrs {
@@ -116,11 +118,13 @@ func (n *hostNetwork) objects(ifName string) (list kernel.Objects) {
 
 // ordered returns the routes, those without a gateway first: the kernel needs them for gateways.
 func (n *hostNetwork) ordered() []kernel.RouteInfo {
-	hops := func(r kernel.RouteInfo) int {
-		if r.Via.IsValid() {
-			return 1
+	var direct, through []kernel.RouteInfo
+	for _, r := range n.routes {
+		if r.HasGateway() {
+			through = append(through, r)
+		} else {
+			direct = append(direct, r)
 		}
-		return min(len(r.Hops), 1)
 	}
-	return slices.SortedStableFunc(slices.Values(n.routes), func(x, y kernel.RouteInfo) int { return hops(x) - hops(y) })
+	return append(direct, through...)
 }

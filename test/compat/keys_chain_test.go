@@ -114,7 +114,8 @@ func sbrKeys() []keyCase {
 
 // tablesInside shows the container's rules and routes without a route's protocol, and without IPv6's link-local routes.
 func tablesInside() func(*recorder) {
-	return inContainer("rules and tables", `(ip rule; ip -6 rule; ip -4 route show table all; ip -6 route show table all) | grep -vE 'table local|fe80|multicast' | sed 's/ proto [a-z0-9]*//'; true`)
+	const lists = `ip rule; ip -6 rule; ip -4 route show table all; ip -6 route show table all`
+	return inContainer("rules and tables", `(`+lists+`) | grep -vE 'table local|fe80|multicast' | sed 's/ proto [a-z0-9]*//'; true`)
 }
 
 func tuningKeys() []keyCase {

@@ -20,7 +20,8 @@ import (
 // content of kerneltest's dump with sysctls and filters. It uses fewer commands, because a run takes ten thousand
 // snapshots.
 
-// dumpCommands returns the commands of a snapshot of the calling thread's namespace. Each reads its requests from standard input.
+// dumpCommands returns the commands of a snapshot of the calling thread's namespace. Each reads its requests from
+// standard input.
 func dumpCommands() []struct {
 	argv  []string
 	lines string
