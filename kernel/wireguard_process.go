@@ -11,10 +11,13 @@ import (
 	"github.com/fairlead/fairlead/kernel/wireguard"
 )
 
-const startPatience = 10 * time.Second
+// startPatience limits the time in which a device's process must answer. It needs the kernel's network lock, for which it
+// waits many seconds on a host that starts and ends many containers without a free processor.
+const startPatience = time.Minute
 
-// start starts the process in a session of its own, so that it outlives this one, and waits for it to answer.
-func (w *WireGuard) start(e *Engine) error {
+// start starts the process in a session of its own, so that it outlives this one, and waits for it to answer. It ends a
+// process that does not, which would create the link later, when nobody expects it.
+func (w *WireGuard) start(e *Engine) (err error) {
 	argv := append(append([]string(nil), w.Program...), w.Name, w.Socket)
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -29,6 +32,11 @@ func (w *WireGuard) start(e *Engine) error {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
+	defer func() {
+		if err != nil {
+			_ = cmd.Process.Kill()
+		}
+	}()
 	e.noteCreated(w)
 	for end := time.Now().Add(startPatience); ; err = e.pause(retryInterval) {
 		if err != nil {

@@ -170,7 +170,8 @@ func panicInside(path string) error {
 	return n.Do(func() error { panic("injected") })
 }
 
-// run attaches and detaches one container until the context ends.
+// run attaches and detaches one container until the context ends. As a runtime does, it repeats a DEL that did not end in
+// time.
 func (s *soak) run(ctx context.Context, i int, path string) {
 	rt := &libcni.RuntimeConf{ContainerID: fmt.Sprint("c", i), NetNS: path, IfName: "eth0", CapabilityArgs: map[string]any{
 		"portMappings": []map[string]any{{"hostPort": 20000 + i, "containerPort": 80, "protocol": "tcp"}},
@@ -186,7 +187,9 @@ func (s *soak) run(ctx context.Context, i int, path string) {
 		s.operation(limit, "ADD", func(ctx context.Context) error { _, err := s.lib.AddNetworkList(ctx, s.list, rt); return err }, func() {
 			s.operation(time.Minute, "CHECK", func(ctx context.Context) error { return s.lib.CheckNetworkList(ctx, s.list, rt) }, func() {})
 		})
-		s.operation(time.Minute, "DEL", func(ctx context.Context) error { return s.lib.DelNetworkList(ctx, s.list, rt) }, func() {})
+		for deleted := false; !deleted && !s.Failed(); {
+			s.operation(time.Minute, "DEL", func(ctx context.Context) error { return s.lib.DelNetworkList(ctx, s.list, rt) }, func() { deleted = true })
+		}
 	}
 }
 

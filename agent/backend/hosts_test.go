@@ -69,8 +69,10 @@ func lan(t *testing.T, v4, v6 bool) []*host {
 		if h.node.WireGuard, h.node.Previous, err = h.keys.Rotate(time.Now(), 0); err != nil {
 			t.Fatal(err)
 		}
+		kerneltest.AddrsInUse(t, h.netns)
 		hosts = append(hosts, h)
 	}
+	kerneltest.AddrsInUse(t, "")
 	return hosts
 }
 
@@ -90,6 +92,8 @@ func (h *host) contain(t *testing.T, mtu int) {
 	sh(t, h.netns, fmt.Sprintf(`ip link set c0 up; ip addr add %s/26 dev c0; ip addr add %s/122 dev c0 nodad`, h.gateway4, h.way6))
 	sh(t, h.container, fmt.Sprintf(`ip link set lo up; ip link set eth0 up; ip addr add %s/26 dev eth0; ip addr add %s/122 dev eth0 nodad
 		ip route add default via %s; ip -6 route add default via %s`, h.four, h.six, h.gateway4, h.way6))
+	kerneltest.AddrsInUse(t, h.netns)
+	kerneltest.AddrsInUse(t, h.container)
 }
 
 // join applies a host's objects with the agent's reconciler and returns the result.

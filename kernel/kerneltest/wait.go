@@ -2,6 +2,8 @@ package kerneltest
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 )
@@ -49,4 +51,22 @@ func Within(t testing.TB, limit time.Duration, try func() error) time.Duration {
 			t.Fatalf("after %v: %v", time.Since(began).Round(time.Second), err)
 		}
 	}
+}
+
+// AddrsInUse waits until the kernel uses each IPv6 address of a network namespace that was added with nodad. Only then it
+// answers neighbors who ask for the address. A kernel worker does the last steps, for which it needs the network lock: on a
+// machine that starts and ends many containers, that took 38 s.
+func AddrsInUse(t testing.TB, netns string) {
+	t.Helper()
+	Eventually(t, func() error {
+		routes := In(t, netns, "ip", "-6", "route", "show", "table", "local", "type", "local")
+		for line := range strings.Lines(In(t, netns, "ip", "-6", "-oneline", "addr", "show")) {
+			f := strings.Fields(line) // 2: eth0 inet6 fd00::2/64 scope global nodad
+			addr, _, _ := strings.Cut(f[3], "/")
+			if used := "local " + addr + " dev " + f[1] + " "; strings.Contains(line, " nodad ") && !strings.Contains(routes, used) {
+				return fmt.Errorf("%s does not use %s yet: no %q in\n%s", f[1], addr, used, routes)
+			}
+		}
+		return nil
+	})
 }

@@ -194,6 +194,7 @@ func link(t *testing.T, n int) (hosts []string) {
 		for _, c := range []string{"ip link set lo up", "ip link set eth0 up", fmt.Sprintf("ip addr add 192.0.2.%d/24 dev eth0", i+1), fmt.Sprintf("ip addr add 2001:db8::%d/64 dev eth0 nodad", i+1)} {
 			kerneltest.In(t, ns, strings.Fields(c)...)
 		}
+		kerneltest.AddrsInUse(t, ns)
 		hosts = append(hosts, ns)
 	}
 	return hosts
