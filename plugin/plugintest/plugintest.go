@@ -57,8 +57,8 @@ func (f Facts) Addrs(_ kernel.Side, l *kernel.LinkInfo) ([]kernel.AddrInfo, erro
 }
 
 // Routes returns the routes that the kernel creates for 10.1.0.2/24 and fd01::2/64 on the container's eth0, a default
-// route, and a third-party route in table 100. On the host, dev0 has static routes and routes of the kernel, DHCP and a
-// router.
+// route, a route through two gateways, and a third-party route in table 100. On the host, dev0 has static routes and
+// routes of the kernel, DHCP and a router.
 func (f Facts) Routes(s kernel.Side, family byte, _ int) (out []kernel.RouteInfo, err error) {
 	if s == kernel.Host {
 		return f.hostRoutes(family), nil
@@ -71,6 +71,7 @@ func (f Facts) Routes(s kernel.Side, family byte, _ int) (out []kernel.RouteInfo
 	all := map[byte][]kernel.RouteInfo{
 		kernel.IPv4: {
 			{Dst: p("0.0.0.0/0"), Via: netip.MustParseAddr("10.1.0.1"), Index: in.Index, Table: 254, Protocol: 3, Type: 1},
+			{Dst: p("10.0.0.0/16"), Hops: []kernel.Hop{{Via: netip.MustParseAddr("10.1.0.1"), Weight: 1}, {Via: netip.MustParseAddr("10.1.0.3"), Weight: 1}}, Index: in.Index, Table: 254, Protocol: 4, Type: 1},
 			{Dst: p("10.1.0.0/24"), Src: netip.MustParseAddr("10.1.0.2"), Index: in.Index, Table: 254, Protocol: 2, Type: 1, Scope: 253},
 			{Dst: p("10.1.0.2/32"), Index: in.Index, Table: 255, Protocol: 2, Type: 2, Scope: 254},
 			{Dst: p("192.0.2.0/24"), Index: in.Index + 1, Table: 100, Type: 1},

@@ -94,7 +94,7 @@ func (c *sbr) staysInMain(r kernel.RouteInfo) bool {
 func absentRoutes(a *plugin.Attachment, routes []kernel.RouteInfo, taken []bool) (list kernel.Objects) {
 	for _, byGateway := range []bool{true, false} {
 		for n, rt := range routes {
-			if local6 := rt.Dst.Addr().Is6() && rt.Dst.Addr().IsLinkLocalUnicast(); taken[n] && rt.Via.IsValid() == byGateway && !local6 {
+			if local6 := rt.Dst.Addr().Is6() && rt.Dst.Addr().IsLinkLocalUnicast(); taken[n] && rt.HasGateway() == byGateway && !local6 {
 				list = append(list, &kernel.AbsentRoute{Route: *rt.On(kernel.Container, a.IfName)})
 			}
 		}
@@ -214,7 +214,7 @@ func (c *sbr) table(a *plugin.Attachment, ip cni.IP, table int, routes []kernel.
 		list = append(list, o)
 	}
 	slices.SortStableFunc(list, func(x, y kernel.Object) int { // the routes to gateways come first
-		return b2i(x.(*kernel.Route).Via.IsValid()) - b2i(y.(*kernel.Route).Via.IsValid())
+		return b2i(x.(*kernel.Route).HasGateway()) - b2i(y.(*kernel.Route).HasGateway())
 	})
 	if hasDefault || !gw.IsValid() {
 		return list
