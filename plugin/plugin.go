@@ -14,8 +14,9 @@ import (
 
 // Plugin is a declarative plugin.
 type Plugin struct {
-	Name  string // the "type" in configurations
-	About string // what it does, in one sentence
+	Name    string // the "type" in configurations
+	About   string // what it does, in one sentence
+	Version string // its own version: see skel.Plugin
 	// Chained plugins work on the prevResult and call no IPAM plugin.
 	Chained bool
 	// Exclusive plugins run one ADD at a time in a namespace, because they take a free name or number in it.

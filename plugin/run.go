@@ -33,7 +33,7 @@ type Env struct {
 // Skel returns the plugin as one that speaks the CNI protocol.
 func (p Plugin) Skel(env Env) skel.Plugin {
 	r := &runner{p, env}
-	return skel.Plugin{Name: p.Name, About: p.About, Funcs: skel.CNIFuncs{
+	return skel.Plugin{Name: p.Name, About: p.About, Version: p.Version, Funcs: skel.CNIFuncs{
 		Add: r.add, Check: r.check, Del: r.del, GC: r.gc, Status: r.status,
 	}}
 }

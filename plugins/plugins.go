@@ -2,8 +2,10 @@
 package plugins
 
 import (
+	"cmp"
 	"os"
 
+	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/invoke"
 	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/plugins/chain"
@@ -59,9 +61,15 @@ func In(env plugin.Env, more ...plugin.Plugin) *plugin.Exec {
 		x.Plugins = append(x.Plugins, i.Plugin)
 	}
 	x.Plugins = append(x.Plugins, chain.Policy())
-	for _, p := range append(Declarative(), more...) {
+	for _, p := range Declarative() {
 		x.Plugins = append(x.Plugins, p.Skel(env))
 	}
 	x.Plugins = append(x.Plugins, delegate.Flannel(x), delegate.Network(x), delegate.MiniCNI(x), delegate.Chain(x), delegate.Pod(x))
+	for i := range x.Plugins {
+		x.Plugins[i].Version = cmp.Or(x.Plugins[i].Version, cni.Release())
+	}
+	for _, p := range more {
+		x.Plugins = append(x.Plugins, p.Skel(env))
+	}
 	return x
 }

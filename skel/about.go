@@ -4,14 +4,17 @@ import (
 	"fmt"
 	"io"
 	"strings"
-
-	"github.com/fairlead/fairlead/cni"
 )
 
 // about describes the plugin to a person who started it manually. Clients read the first line, whose last word is a
-// semantic version.
+// semantic version, if the plugin has one. A plugin without Version may have such a line in About, as reference plugins do.
 func about(w io.Writer, p Plugin) {
-	fmt.Fprintf(w, "CNI %s plugin v%s\n", p.Name, cni.Release())
+	switch {
+	case p.Version != "":
+		fmt.Fprintf(w, "CNI %s plugin v%s\n", p.Name, p.Version)
+	case p.About == "":
+		fmt.Fprintf(w, "CNI %s plugin\n", p.Name)
+	}
 	if p.About != "" {
 		fmt.Fprintf(w, "%s\n", p.About)
 	}

@@ -210,17 +210,27 @@ func TestVersionFromTerminal(t *testing.T) {
 	}
 }
 
+// TestStartedManually checks what a plugin prints about itself, with and without a version and a description of its own.
 func TestStartedManually(t *testing.T) {
 	t.Parallel()
-	c := &calls{}
-	code, stdout, stderr := run(c.plugin(), "")
-	line, rest, _ := strings.Cut(stderr, "\n")
-	if code != 0 || stdout != "" || line != "CNI noter plugin v"+cni.Release() {
-		t.Errorf("%d %q %q", code, stdout, line)
-	}
-	for _, want := range []string{"Notes calls.", "1.1.0", "CNI_COMMAND"} {
-		if !strings.Contains(rest, want) {
-			t.Errorf("%q does not say %s", rest, want)
+	for _, x := range []struct{ version, about, want string }{
+		{"1.2.3", "Notes calls.", "CNI noter plugin v1.2.3\nNotes calls.\n"},
+		{"1.2.3", "", "CNI noter plugin v1.2.3\n"},
+		{"", "CNI noter plugin v0.9", "CNI noter plugin v0.9\n"}, // as authors of reference plugins write it
+		{"", "", "CNI noter plugin\n"},
+	} {
+		c := &calls{}
+		p := c.plugin()
+		p.Version, p.About = x.version, x.about
+		code, stdout, stderr := run(p, "")
+		rest, ok := strings.CutPrefix(stderr, x.want)
+		if code != 0 || stdout != "" || !ok || !strings.HasPrefix(rest, "CNI protocol versions supported: ") {
+			t.Errorf("%+v: %d %q %q", x, code, stdout, stderr)
+		}
+		for _, want := range []string{"1.1.0", "CNI_COMMAND"} {
+			if !strings.Contains(rest, want) {
+				t.Errorf("%q does not say %s", rest, want)
+			}
 		}
 	}
 }

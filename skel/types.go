@@ -35,6 +35,7 @@ type CNIFuncs struct {
 type Plugin struct {
 	Name     string   // the "type" in configurations
 	About    string   // what it does, in one sentence
+	Version  string   // its own version, such as "1.2.3", for a person who starts it manually; "": it prints none
 	Versions []string // nil: every version of package cni
 	// AnyNetns is for a plugin that never enters the namespace, such as an IPAM plugin: CNI_NETNS need not be a
 	// namespace.

@@ -22,6 +22,7 @@ func main() {
 	skel.PluginMain(skel.Plugin{
 		Name:     "handwritten",
 		About:    "Writes a container's addresses to a file.",
+		Version:  "1.0.0",
 		AnyNetns: true, // it changes files only
 		Funcs:    skel.CNIFuncs{Add: add, Check: check, Del: del},
 	})
