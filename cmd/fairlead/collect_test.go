@@ -164,10 +164,11 @@ func clean(dump, lost string) (out string) {
 	return out
 }
 
-// TestCollectWithoutAttachment verifies that gc --all removes objects without any attachment.
+// TestCollectWithoutAttachment verifies that gc --all removes objects without any attachment. The subnets are in no other
+// test: gc keeps an address that it sees in any namespace of the machine.
 func TestCollectWithoutAttachment(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, "web", "db")
+	s := newSiteOf(t, strings.NewReplacer("10.1.0.", "10.119.0.", "fd00:1:", "fd00:119:").Replace(siteNetwork), "web", "db")
 	before := s.left()
 	s.sh("ip netns add gone")
 	s.withCaps(`{"portMappings":[{"hostPort":9000,"containerPort":80,"protocol":"tcp"}]}`).ok("add", "n", "gone")
@@ -178,28 +179,28 @@ func TestCollectWithoutAttachment(t *testing.T) {
 	web := containerID(netnspath.Dir + "/web") // it exists, but only its link and its namespace show that
 	must(t, os.Remove("/run/fairlead/attach/n/"+web+",eth0.json"))
 	must(t, os.Remove("/var/lib/cni/results/n-"+web+"-eth0"))
-	for _, f := range []string{"10.1.0.2", "10.1.0.4", "fd00:1::2"} {
+	for _, f := range []string{"10.119.0.2", "10.119.0.4", "fd00:119::2"} {
 		old := time.Now().Add(-time.Hour)
 		must(t, os.Chtimes("/var/lib/cni/networks/n/"+f, old, old))
 	}
-	write(t, "/var/lib/cni/networks/n", "10.1.0.77", "other eth0") // young: another plugin may be running an ADD
+	write(t, "/var/lib/cni/networks/n", "10.119.0.77", "other eth0") // young: another plugin may be running an ADD
 	var done gc.Report
 	must(t, json.Unmarshal([]byte(s.ok("gc", "--all", "--json")), &done))
-	if len(done.Attachments) != 0 || len(done.Leftovers) != 1 || !strings.Contains(done.Leftovers[0], id) || len(done.Addresses) != 1 || done.Addresses[0].Address != "10.1.0.4" {
+	if len(done.Attachments) != 0 || len(done.Leftovers) != 1 || !strings.Contains(done.Leftovers[0], id) || len(done.Addresses) != 1 || done.Addresses[0].Address != "10.119.0.4" {
 		t.Errorf("%+v", done)
 	}
 	d := kerneltest.Diff(before, s.left())
 	for l := range strings.Lines(d) {
-		if !strings.Contains(l, web) && !strings.Contains(l, "10.1.0.77") && !strings.Contains(l, "fd00:1::4") && !strings.Contains(l, "hostports/tcp-9000") {
+		if !strings.Contains(l, web) && !strings.Contains(l, "10.119.0.77") && !strings.Contains(l, "fd00:119::4") && !strings.Contains(l, "hostports/tcp-9000") {
 			t.Errorf("%s", l)
 		}
 	}
-	for _, f := range []string{"10.1.0.2", "fd00:1::2", "fd00:1::4", "10.1.0.77"} {
+	for _, f := range []string{"10.119.0.2", "fd00:119::2", "fd00:119::4", "10.119.0.77"} {
 		if _, err := os.Stat("/var/lib/cni/networks/n/" + f); err != nil {
 			t.Errorf("%s was freed: it is held, or too young to tell", f)
 		}
 	}
-	s.sh("web ping -c1 -W2 10.1.0.1") // it still works
+	s.sh("web ping -c1 -W2 10.119.0.1") // it still works
 }
 
 // TestCollectRulesOfMissingBridge verifies that gc --all removes the rules of firewall for a bridge that is gone.
