@@ -34,6 +34,7 @@ const (
 	soakChild      = "FAIRLEAD_SOAK_CHILD"  // directory: this is the runtime
 	forgerVariable = "FAIRLEAD_SOAK_FORGER" // this is the container that forges replies
 	soakers        = 64                     // goroutines, each with a container
+	fewSoakers     = 16                     // of a short run, because 64 keep the kernel's network lock from other tests for minutes
 	hostile        = 4                      // containers that forge replies
 	panicIPAM      = "panicking-ipam"       // panics inside the container's namespace
 )
@@ -68,6 +69,7 @@ type soak struct {
 	broken *libcni.NetworkConfigList // with panicIPAM
 	home   string                    // the host's namespace
 	busy   sync.RWMutex              // operations hold it for reading
+	count  int                       // of goroutines
 
 	done, cancelled, panicked, failed atomic.Int64
 }
@@ -79,10 +81,13 @@ func TestSoakChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newSoak(t, dir)
+	if s.count = soakers; duration < time.Minute {
+		s.count = fewSoakers
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var all sync.WaitGroup
-	for i := range soakers {
+	for i := range s.count {
 		path := filepath.Join(dir, "netns", strconv.Itoa(i))
 		if err := netns.Create("", path); err != nil {
 			t.Fatal(err)
@@ -119,8 +124,8 @@ func TestSoakChild(t *testing.T) {
 // missing returns what the test has not done yet, or "".
 func (s *soak) missing() string {
 	switch {
-	case s.done.Load() < soakers:
-		return fmt.Sprintf("fewer than %d succeeded", soakers)
+	case s.done.Load() < int64(s.count):
+		return fmt.Sprintf("fewer than %d succeeded", s.count)
 	case s.panicked.Load() == 0:
 		return "none panicked"
 	case s.cancelled.Load() == 0:
