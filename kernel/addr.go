@@ -154,11 +154,15 @@ func (a *Addr) waitForDAD(e *Engine, index int) error {
 	return err
 }
 
-// waitForLocalRoute waits until the kernel accepts packets to an IPv6 address. A kernel worker adds the local route,
-// and on a busy host it comes late. Without that route the first packet is forwarded and lost, and a neighbour that has
-// received the announcement does not ask again.
+// localRouteTimeout limits the wait for an address's local route. The worker that adds it needs the kernel's network lock,
+// as everybody does who creates, changes and removes links: on a host without a free processor it waited for seconds.
+const localRouteTimeout = 10 * time.Second
+
+// waitForLocalRoute waits until the kernel accepts packets to an IPv6 address and answers neighbours who ask for it. A
+// kernel worker adds the local route, and on a busy host it comes late. Without that route the first packet is forwarded
+// and lost, and a neighbour that has received the announcement does not ask again.
 func (a *Addr) waitForLocalRoute(e *Engine, index int) {
-	_, _ = e.poll(func() (bool, error) {
+	_, _ = e.pollFor(localRouteTimeout, func() (bool, error) {
 		m, err := e.RouteTo(a.In, a.Prefix.Addr(), func(b *netlink.Buffer) { b.Uint32(unix.RTA_OIF, uint32(index)) })
 		return err == nil && m[7] == unix.RTN_LOCAL, nil
 	})

@@ -58,9 +58,12 @@ func TestKeyRotation(t *testing.T) {
 	received := *a.node // the node as b reads it from the store
 	turn(a.keys.File + ".next")
 	a.join(t, n, hosts)
-	time.Sleep(100 * time.Millisecond)
 	a.node = &received
-	b.join(t, n, hosts) // a reconciliation for another reason
+	kerneltest.Eventually(t, func() error {
+		time.Sleep(100 * time.Millisecond) // the first packet starts a session, on a busy machine later than that
+		b.join(t, n, hosts)                // a reconciliation for another reason
+		return exec.Command("nsenter", "--net="+a.container, "ping", "-c1", "-W0.2", b.four.String()).Run()
+	})
 	time.Sleep(time.Second)
 	raise()
 	kerneltest.In(t, a.container, reach...)
