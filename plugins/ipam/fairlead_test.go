@@ -76,6 +76,13 @@ func (m *member) start(open func() (store.Store, error)) {
 		_ = s.Close()
 		m.stop = func() {}
 	}
+	kerneltest.Eventually(m.t, func() error {
+		var now local.StatusResult
+		if err := m.dir().Call(ctx, local.OpStatus, local.StatusArgs{}, &now); err != nil || now.Store == "" {
+			return err
+		}
+		return errors.New(now.Store) // before that, the agent asks an ADD to try again later
+	})
 }
 
 // plugin runs a plugin's operation on this node.
