@@ -54,7 +54,7 @@ func Within(t testing.TB, limit time.Duration, try func() error) time.Duration {
 }
 
 // AddrsInUse waits until the kernel uses each IPv6 address of a network namespace that was added with nodad. Only then it
-// answers neighbors who ask for the address. A kernel worker does the last steps, for which it needs the network lock: on a
+// answers neighbours who ask for the address. A kernel worker does the last steps, for which it needs the network lock: on a
 // machine that starts and ends many containers, that took 38 s.
 func AddrsInUse(t testing.TB, netns string) {
 	t.Helper()
