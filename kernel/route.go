@@ -97,9 +97,6 @@ func (r *Route) Side() Side   { return r.In }
 func (r *Route) Shared() bool { return r.IsShared }
 func (r *Route) on() linkName { return linkName{r.In, r.Link} }
 
-// HasGateway reports whether the route leads through one or several gateways.
-func (r *Route) HasGateway() bool { return r.Via.IsValid() || len(r.Hops) > 0 }
-
 func (r *Route) String() string {
 	dst := r.Dst.String()
 	if r.Dst.Bits() == 0 {

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/plugins"
 	"github.com/fairlead/fairlead/plugins/ovs"
@@ -22,7 +21,6 @@ func large() []plugin.Plugin { return []plugin.Plugin{ovs.Plugin()} }
 func Named(argv0 string) (skel.Plugin, bool) {
 	for _, p := range large() {
 		if p.Name == filepath.Base(argv0) {
-			p.Version = cni.Release()
 			return p.Skel(env()), true
 		}
 	}

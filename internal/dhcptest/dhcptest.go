@@ -28,7 +28,7 @@ type Network struct {
 // New creates a network whose servers have these addresses.
 func New(t testing.TB, bridge string, addrs ...string) *Network {
 	t.Helper()
-	n := &Network{t: t, Bridge: bridge, Servers: kerneltest.Netns(t), Dir: memoryDir(t)}
+	n := &Network{t: t, Bridge: bridge, Servers: kerneltest.Netns(t), Dir: kerneltest.MemoryDir(t)}
 	kerneltest.Run(t, "ip", "link", "add", bridge, "type", "bridge")
 	kerneltest.Run(t, "ip", "link", "set", bridge, "up")
 	n.Join(n.Servers, "eth0")
@@ -41,18 +41,6 @@ func New(t testing.TB, bridge string, addrs ...string) *Network {
 		time.Sleep(10 * time.Millisecond)
 	}
 	return n
-}
-
-// memoryDir returns a directory in memory. dnsmasq writes all its leases to disk after each change: with a busy disk, it
-// answers a hundred clients only after many seconds.
-func memoryDir(t testing.TB) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "fairlead-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
 }
 
 // Addr adds an address to the servers' interface, or removes one ("del").

@@ -30,16 +30,12 @@ type daemon struct {
 // New starts an Open vSwitch.
 func New(t testing.TB) *Switch {
 	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "ovs-") // in memory: ovsdb-server writes a file, and the disk may be busy
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := kerneltest.MemoryDir(t)
 	s := &Switch{t: t, Dir: dir, daemon: map[string]*daemon{}}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(s.logs()) // for example, a daemon says when it had no processor for seconds
 		}
-		_ = os.RemoveAll(dir)
 	})
 	s.run("ovsdb-tool", "create", dir+"/conf.db", "/usr/share/openvswitch/vswitch.ovsschema")
 	s.StartDatabase()

@@ -202,6 +202,9 @@ func needs(ips []cni.IP, i int, r kernel.RouteInfo) bool {
 func (c *sbr) table(a *plugin.Attachment, ip cni.IP, table int, routes []kernel.RouteInfo) (list kernel.Objects) {
 	gw, configured := c.gateway(ip)
 	hasDefault := false
+	slices.SortStableFunc(routes, func(x, y kernel.RouteInfo) int { // the routes to gateways come first
+		return b2i(x.HasGateway()) - b2i(y.HasGateway())
+	})
 	for _, rt := range routes {
 		if rt.Dst.Bits() == 0 {
 			if configured {
@@ -213,9 +216,6 @@ func (c *sbr) table(a *plugin.Attachment, ip cni.IP, table int, routes []kernel.
 		o.Table, o.Proto = table, 0
 		list = append(list, o)
 	}
-	slices.SortStableFunc(list, func(x, y kernel.Object) int { // the routes to gateways come first
-		return b2i(x.(*kernel.Route).HasGateway()) - b2i(y.(*kernel.Route).HasGateway())
-	})
 	if hasDefault || !gw.IsValid() {
 		return list
 	}

@@ -13,7 +13,7 @@ import (
 // Plugin returns the plugin that connects containers to an Open vSwitch bridge.
 func Plugin() plugin.Plugin {
 	return plugin.Plugin{
-		Name: "ovs", About: "connects containers to an Open vSwitch bridge, in VLANs and through VXLAN",
+		Name: "ovs", About: "connects containers to an Open vSwitch bridge, in VLANs and through VXLAN", Version: cni.Release(),
 		New: func() plugin.Config { return &ovs{SocketFile: defaultSocket, db: "unix:" + defaultSocket} },
 	}
 }
