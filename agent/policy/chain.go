@@ -66,18 +66,40 @@ func baseHooks() map[string]string {
 	}
 }
 
-// discovery are the ICMPv6 messages without which IPv6 does not work: RFC 4861, RFC 2710 and RFC 3810. A bridge whose
-// packets pass netfilter forwards them, and policy does not apply to them.
-var discovery = []string{"nd-router-solicit", "nd-router-advert", "nd-neighbor-solicit", "nd-neighbor-advert", "nd-redirect",
-	"mld-listener-query", "mld-listener-report", "mld-listener-done", "mld2-listener-report"}
+// Policy does not apply to the ICMPv6 messages without which IPv6 does not work between neighbours: RFC 4861, RFC 2710 and
+// RFC 3810. A bridge whose packets pass netfilter forwards them. Policy applies to those with another hop limit, which a host
+// routed. Their receivers ignore them, but a pod could send any data in them to everybody.
+var (
+	discovery = []string{"nd-router-solicit", "nd-router-advert", "nd-neighbor-solicit", "nd-neighbor-advert", "nd-redirect"}
+	listeners = []string{"mld-listener-query", "mld-listener-report", "mld-listener-done", "mld2-listener-report"}
+)
 
-const discoverySet = "discovery"
+const (
+	discoverySet = "discovery"
+	listenersSet = "listeners"
+)
+
+// discoveryRules are the rules that accept these messages. A host decreases the hop limit before its rules see a packet, so
+// that 2 becomes 1. So messages of listeners must also have a multicast address: hosts do not route these.
+func discoveryRules() []nftable.Rule {
+	return []nftable.Rule{
+		{Text: "ip6 hoplimit 255 icmpv6 type @" + discoverySet + " accept"},
+		{Text: "ip6 hoplimit 1 ip6 daddr @" + multicastSet + "6 icmpv6 type @" + listenersSet + " accept"},
+	}
+}
 
 // addBase adds what every table has: the base chains, and the maps and sets that they use.
 func (c *Compiler) addBase() {
-	c.set(discoverySet, "icmpv6_type", false)
-	for _, name := range discovery {
-		c.setKey(discoverySet, name, "")
+	for set, types := range map[string][]string{discoverySet: discovery, listenersSet: listeners} {
+		c.set(set, "icmpv6_type", false)
+		for _, name := range types {
+			c.setKey(set, name, "")
+		}
+	}
+	for f, typ := range addrTypes {
+		name := multicastSet + [2]string{"4", "6"}[f]
+		c.set(name, typ, true)
+		c.setKey(name, multicastRanges[f].String(), "")
 	}
 	for i := range toNode + 1 {
 		for f := range addrTypes {
@@ -92,7 +114,7 @@ func (c *Compiler) addBase() {
 // setBase writes the base chains of a direction, or that of toNode.
 func (c *Compiler) setBase(i int) {
 	field := "saddr"
-	begin := []nftable.Rule{{Text: "ct state established,related accept"}, {Text: "icmpv6 type @" + discoverySet + " accept"}}
+	begin := append([]nftable.Rule{{Text: "ct state established,related accept"}}, discoveryRules()...)
 	var multicast, end []nftable.Rule
 	if i == int(ingress) {
 		field = "daddr"

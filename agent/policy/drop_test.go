@@ -79,7 +79,7 @@ func TestDecideDrop(t *testing.T) {
 		}
 		for name, ch := range table.Chains {
 			for _, r := range ch.Rules {
-				if !log && strings.Contains(r.Text, "log") || !log && strings.Contains(r.Text, "limit") {
+				if !log && strings.Contains(r.Text, "log") || !log && strings.Contains(r.Text, "limit rate") {
 					t.Errorf("chain %s: %s", name, r.Text)
 				}
 			}
@@ -100,7 +100,7 @@ func TestNetworkWithoutLog(t *testing.T) {
 	table, _ := c.ForNetwork("blue", nil).Table()
 	for name, ch := range table.Chains {
 		for _, r := range ch.Rules {
-			if strings.Contains(r.Text, "log") || strings.Contains(r.Text, "limit") {
+			if strings.Contains(r.Text, "log") || strings.Contains(r.Text, "limit rate") {
 				t.Errorf("chain %s: %s", name, r.Text)
 			}
 		}

@@ -40,13 +40,12 @@ func (c *Compiler) updateMulticast() {
 	restricted, broadcasts := c.bridged()
 	if restricted != c.noMulticast {
 		c.noMulticast = restricted
-		for f, typ := range addrTypes {
-			name := multicastSet + [2]string{"4", "6"}[f]
-			if c.useSet(name, typ, true, restricted); restricted {
-				c.setKey(name, multicastRanges[f].String(), "")
-			}
+		if restricted {
+			c.set(broadcastSet, addrTypes[0], false)
+		} else {
+			delete(c.table.Sets, broadcastSet)
+			c.setChanged(broadcastSet)
 		}
-		c.useSet(broadcastSet, addrTypes[0], false, restricted)
 		c.addMulticastDrop()
 		c.setBase(int(ingress))
 	}
@@ -89,14 +88,4 @@ func (c *Compiler) addMulticastDrop() {
 	b := &builder{c: c}
 	b.drop(ingress, toBridge)
 	c.setChain(multicastChain, &nftable.Chain{Rules: b.rules})
-}
-
-// useSet adds a set that the table lacks, or deletes it.
-func (c *Compiler) useSet(name, typ string, interval, used bool) {
-	if used {
-		c.set(name, typ, interval)
-		return
-	}
-	delete(c.table.Sets, name)
-	c.setChanged(name)
 }

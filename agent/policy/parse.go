@@ -37,12 +37,13 @@ const (
 	fieldDaddr6
 	fieldProtocol
 	fieldPort
-	fieldICMPv6 // Packet has no messages of neighbour discovery, so that no packet has it
+	fieldICMPv6 // Packet has no messages of neighbour discovery, so that no packet has this field or the next one
+	fieldHopLimit
 	fieldCount
 )
 
 // fieldNames are the fields as nft(8) writes them.
-var fieldNames = [fieldCount]string{"ip saddr", "ip daddr", "ip6 saddr", "ip6 daddr", "meta l4proto", "th dport", "icmpv6 type"}
+var fieldNames = [fieldCount]string{"ip saddr", "ip daddr", "ip6 saddr", "ip6 daddr", "meta l4proto", "th dport", "icmpv6 type", "ip6 hoplimit"}
 
 // match is a condition on fields: a value, or the elements of a set or map.
 type match struct {

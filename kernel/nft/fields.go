@@ -19,6 +19,9 @@ const targetType = "ifname . " + neighbourTarget
 // raw bits that every version of nft(8) reads. Rules compare it with a hexadecimal number.
 const tunnelVNI = "@th,96,24"
 
+// hopLimit is the hop limit of an IPv6 packet, in decimal.
+const hopLimit = "ip6 hoplimit"
+
 // connectionID is the number of a connection tracking entry (kernel 5.2), and the type of a set of such numbers.
 const connectionID = "ct id"
 
@@ -58,6 +61,7 @@ var fields = [...]field{
 	{"ip6 saddr", "ipv6_addr", unix.AF_INET6, "", load{"payload", networkHeader, 8, 16, 0}},
 	{"ip6 daddr", "ipv6_addr", unix.AF_INET6, "", load{"payload", networkHeader, 24, 16, 0}},
 	{"ip6 nexthdr", "inet_proto", unix.AF_INET6, "", load{"payload", networkHeader, 6, 1, 0}},
+	{hopLimit, hopLimit, unix.AF_INET6, "", load{"payload", networkHeader, 7, 1, 0}},
 	{neighbourTarget, neighbourTarget, unix.AF_INET6, "", load{"payload", networkHeader, 48, 16, 0}},
 	{"ether saddr", "ether_addr", 0, "ether", load{"payload", linkHeader, 6, 6, 0}},
 	{"ether type", "ether_type", 0, "", load{"payload", linkHeader, 12, 2, 0}},
@@ -159,9 +163,11 @@ func (f *field) matches(l *load, family string) bool {
 	case l.size > f.load.size: // nft(8) loads only the whole bytes of a prefix
 		return false
 	}
-	// Where the chain sees both families, a short load at the start of the header may be of IPv4.
+	// Where the chain sees both families, a short load at the start of the header may be of IPv4. At the place of the hop
+	// limit, IPv4 has the second byte of the fragment offset, which no rule loads alone.
 	const ipv4Header = 20 // bytes
-	return f.family != unix.AF_INET6 || family == "ip6" || l.size > 4 || l.base != networkHeader || l.offset >= ipv4Header
+	return f.family != unix.AF_INET6 || family == "ip6" || l.size > 4 || l.base != networkHeader || l.offset >= ipv4Header ||
+		f.name == hopLimit
 }
 
 func (f *field) existsIn(family string) bool {

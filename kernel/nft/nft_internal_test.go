@@ -69,7 +69,8 @@ func TestText(t *testing.T) {
 		return Text("inet", p)
 	}
 	for _, rule := range []string{
-		"ct state established,related accept", "icmpv6 type @discovery accept", "icmpv6 type nd-redirect drop", "ip saddr . ip daddr @self4 accept",
+		"ct state established,related accept", "icmpv6 type @discovery accept", "icmpv6 type nd-redirect drop",
+		"ip6 hoplimit 255 icmpv6 type @discovery accept", "ip6 hoplimit 1 ip6 daddr @multicast6 icmpv6 type @listeners accept", "ip saddr . ip daddr @self4 accept",
 		"ip6 saddr . ip6 daddr @self6 accept", "ip6 daddr vmap @ingress6", "ip saddr @pods-4 meta l4proto tcp th dport 80 counter accept",
 		"ip6 saddr @a ip6 daddr . meta l4proto . th dport @b goto c", "meta l4proto . th dport @ports counter jump x", "meta nfproto ipv4 counter drop",
 		"counter limit rate over 10/second burst 20 packets goto unreported", "limit rate 7/second burst 1 packets return", `log prefix "a: b" group 5470 drop`,

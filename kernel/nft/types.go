@@ -26,7 +26,7 @@ const integer = 4 // the number of nft(8) for types without a name
 var dataTypes = [...]dataType{
 	{"ipv4_addr", 7, 4}, {"ipv6_addr", 8, 16}, {"ether_addr", 9, 6}, {"ether_type", 10, 2},
 	{"inet_proto", 12, 1}, {"inet_service", 13, 2}, {"mark", 19, 4}, {"ct_dir", 27, 1}, {"icmpv6_type", 29, 1}, {"devgroup", 35, 4}, {"ifname", 41, 16},
-	{connectionID, integer, 4}, {neighbourTarget, integer, 16}, {tunnelVNI, 0, 3}, // no set has tunnelVNI
+	{connectionID, integer, 4}, {neighbourTarget, integer, 16}, {tunnelVNI, 0, 3}, {hopLimit, 0, 1}, // no set has the last two
 }
 
 func dataTypeByName(name string) (dataType, error) {
@@ -151,6 +151,9 @@ func (t dataType) value(s string) ([]byte, error) {
 	case tunnelVNI:
 		n, err := strconv.ParseUint(s, 0, 24)
 		return []byte{byte(n >> 16), byte(n >> 8), byte(n)}, err
+	case hopLimit:
+		n, err := strconv.ParseUint(s, 10, 8)
+		return []byte{byte(n)}, err
 	case "ether_addr":
 		return hwaddr.Parse(s)
 	case "icmpv6_type":
@@ -198,6 +201,8 @@ func (t dataType) format(p []byte) string {
 		return a.String()
 	case neighbourTarget:
 		return "0x" + hex.EncodeToString(p)
+	case hopLimit:
+		return fmt.Sprint(p[0])
 	case "ether_addr":
 		return hwaddr.Format(p)
 	case "ifname":

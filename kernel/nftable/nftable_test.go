@@ -180,7 +180,8 @@ func everything() *nftable.Table {
 	}
 	chain("forward", forward, "ct state established,related accept", "ct direction original jump profile",
 		"ip saddr vmap @egress4", "ip6 saddr vmap @egress6", "icmpv6 type @neighbour accept", "icmpv6 type nd-router-advert accept",
-		"icmpv6 type echo-request accept", "meta l4proto ipv6-icmp accept", "iifname \"eth0\" accept", "oifname @links goto dropped")
+		"icmpv6 type echo-request accept", "ip6 hoplimit 255 icmpv6 type @neighbour accept", "ip6 daddr @blocks6 ip6 hoplimit != 64 drop",
+		"meta l4proto ipv6-icmp accept", "iifname \"eth0\" accept", "oifname @links goto dropped")
 	chain("output", "type filter hook output priority 0", "oifname @links accept", "ct id @connections drop", "ct id 7 drop")
 	chain("profile", "", "th dport 80 accept", "th dport != 80 drop", portRule,
 		"ip daddr . meta l4proto . th dport @named4 accept", "ip6 daddr . meta l4proto . th dport @named6 accept",
