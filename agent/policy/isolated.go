@@ -46,7 +46,10 @@ func (c *Compiler) ForNetwork(network string, peers []string) *Compiler {
 	for name, labels := range c.namespaces {
 		out.SetNamespace(name, labels)
 	}
-	for _, n := range c.nodes {
+	for node, list := range c.podAddrs {
+		out.SetPodAddresses(node, list)
+	}
+	for _, n := range c.plainNodes {
 		out.SetNode(n)
 	}
 	out.setEndpoints(c)
@@ -79,7 +82,7 @@ func (c *Compiler) inNetwork(e *Endpoint) *Endpoint {
 		return e
 	}
 	here := *e
-	here.Addresses = nil
+	here.Addresses, here.direct = nil, nil
 	var announced []netip.Addr
 	for _, network := range append([]string{c.network}, c.peers...) {
 		here.Addresses = append(here.Addresses, e.Isolated[network]...)

@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -29,7 +30,8 @@ func inBlue(w *policy.World) (isolated, plain *policy.World) {
 }
 
 // TestIsolatedChanges changes random worlds. The table of an isolated network is that of the host if the host's networks had
-// the same addresses, whether its compiler saw all changes or is new.
+// the same addresses, whether its compiler saw all changes, or some of them, or is new. Claims in the host's networks do not
+// change it.
 func TestIsolatedChanges(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -37,24 +39,32 @@ func TestIsolatedChanges(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, uint64(i)))
 		w := policytest.Random(r, policytest.Small)
 		node := w.Endpoints[0].Node
-		host := policy.New(node)
+		host, claims, podAddrs := policy.New(node), map[string]*policy.Claim{}, map[string][]netip.Addr{}
 		have, _ := inBlue(both(w, node))
 		move(r, host, &policy.World{}, have)
-		blue := host.ForNetwork("blue", nil)
-		blue.SetPodNetworks(w.PodNetworks)
+		var blue []*policy.Compiler
 		for step := range 8 {
+			begun := host.ForNetwork("blue", nil)
+			begun.SetPodNetworks(w.PodNetworks)
+			blue = append(blue, begun)
 			w = policytest.Mutate(r, w)
 			next, plain := inBlue(both(w, node))
-			move(r, host, have, next)
-			move(r, blue, have, next)
+			of := fmt.Sprint("node", r.IntN(3))
+			list := []netip.Addr{netip.AddrFrom4([4]byte{10, 254, 1, byte(r.IntN(3))})}[r.IntN(2):] // one, or none
+			podAddrs[of] = list
+			changeClaims(r, host, claims, w)
+			for _, c := range append([]*policy.Compiler{host}, blue...) {
+				move(r, c, have, next)
+				c.SetPodAddresses(of, list)
+			}
 			have = next
+			plain.Nodes = slices.Clone(plain.Nodes)
+			plain.AddNodeAddresses(podAddrs)
 			wanted := policy.Compile(plain, node)
-			again := host.ForNetwork("blue", nil)
-			again.SetPodNetworks(w.PodNetworks)
-			for _, c := range []*policy.Compiler{blue, again} {
+			for number, c := range blue {
 				table, _ := c.Table()
 				if got, want := text(table), text(wanted); got != want {
-					t.Fatalf("seed %d, world %d, step %d: the table differs:\n%s", seed, i, step, kerneltest.Diff(want, got))
+					t.Fatalf("seed %d, world %d, step %d: the table of compiler %d differs:\n%s", seed, i, step, number, kerneltest.Diff(want, got))
 				}
 			}
 		}

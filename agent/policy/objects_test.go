@@ -51,6 +51,10 @@ func TestForgedAnnotationOnOwnNode(t *testing.T) {
 	decides(t, c, false, "10.0.0.4 203.0.113.7", "10.0.0.3 10.0.0.4")
 	decides(t, c, true, "198.51.100.1 203.0.113.7", "10.0.0.4 10.0.0.4")
 
+	// A claim in the host's networks says nothing about an isolated network.
+	c.SetClaim("macvlan", &Claim{Namespace: "shop", Name: "forged", Addresses: addrs("10.0.0.8"), Direct: true})
+	decides(t, c.ForNetwork("blue", nil), true, "198.51.100.1 10.0.0.8")
+
 	blue := c.ForNetwork("blue", nil)
 	blue.SetClaim("y", &Claim{Namespace: "shop", Name: "forged", Addresses: addrs("10.0.0.8")})
 	decides(t, blue, false, "10.0.0.8 203.0.113.7", "10.0.0.3 10.0.0.8")
