@@ -328,6 +328,13 @@ func converse(client, server *cutPod, to netip.AddrPort, serverSends bool) *flow
 	if serverSends {
 		f.from, f.to, dst = f.to, f.from, replies
 	}
+	f.start(dst)
+	return f
+}
+
+// start begins to send.
+func (f *flow) start(dst net.Addr) {
+	f.t.Helper()
 	stop, sent := make(chan struct{}), make(chan int)
 	go func() {
 		for n := 0; ; n++ {
@@ -342,9 +349,8 @@ func converse(client, server *cutPod, to netip.AddrPort, serverSends bool) *flow
 		}
 	}()
 	f.stop = sync.OnceValue(func() int { close(stop); return <-sent })
-	t.Cleanup(func() { f.stop() })
+	f.t.Cleanup(func() { f.stop() })
 	f.arrives()
-	return f
 }
 
 // reads reports whether a packet with a number after a given one arrives within a limit.

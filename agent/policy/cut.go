@@ -58,7 +58,9 @@ func (c Cut) Table() *nftable.Table {
 		numbers.Elements[strconv.FormatUint(uint64(n), 10)] = ""
 	}
 	t.Sets[cutSet] = numbers
-	rules := []nftable.Rule{{Text: "meta l4proto != tcp ct id @" + cutSet + " counter drop"}}
+	// Policy itself decides about all packets but these. It lets a pod send to its own node by multicast and broadcast, and
+	// such a flow, which nobody answers, never counts as established.
+	rules := []nftable.Rule{{Text: "meta l4proto != tcp ct state established,related ct id @" + cutSet + " counter drop"}}
 	for f, ip := range ipWords {
 		name := cutTCP(f)
 		t.Sets[name] = &nftable.Set{Type: fmt.Sprintf("%[1]s . inet_service . %[1]s . inet_service", addrTypes[f]), Elements: map[string]string{}}

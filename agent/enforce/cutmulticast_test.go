@@ -1,0 +1,45 @@
+package enforce
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// TestMulticastIsNotCut checks that a pod which may send nothing to others still reaches its node by multicast and by
+// broadcast when another connection is cut: the rules allow that.
+func TestMulticastIsNotCut(t *testing.T) {
+	t.Parallel()
+	n := newCutNode(t)
+	a, b := n.pod("a", 1), n.pod("b", 2)
+	kerneltest.In(t, a.netns, "ip", "route", "add", "224.0.0.0/4", "dev", "eth0")
+	kerneltest.In(t, a.netns, "ip", "route", "add", "255.255.255.255", "dev", "eth0")
+	link, err := net.InterfaceByName("pod-a")
+	must(t, err)
+	group := &net.UDPAddr{IP: net.IPv4(224, 0, 0, 251), Port: 5353}
+	members, err := net.ListenMulticastUDP("udp4", link, group)
+	must(t, err)
+	all, err := net.ListenPacket("udp4", ":67")
+	must(t, err)
+	var flows []*flow
+	for _, f := range []*flow{{to: members}, {to: all}} {
+		f.t = t
+		must(t, kerneltest.Inside(a.netns, func() (err error) {
+			f.from, err = net.ListenPacket("udp4", ":0")
+			return err
+		}))
+		t.Cleanup(func() { f.from.Close(); f.to.Close() })
+		flows = append(flows, f)
+	}
+	flows[0].start(group)
+	flows[1].start(&net.UDPAddr{IP: net.IPv4bcast, Port: 67})
+	c := a.connect(b, netip.AddrPortFrom(b.addrs[0], 80))
+	n.policy("closed", noEgress)
+	kerneltest.Until(t, func() bool { return n.cutNow() > 0 })
+	c.silent(c.server)
+	for _, f := range flows {
+		f.arrives()
+	}
+}
