@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -51,16 +52,52 @@ func (c *Conntrack) Close() {
 	c.addrs.Close()
 }
 
+// LocalAddrs are the addresses whose packets a host receives itself.
+type LocalAddrs struct {
+	addrs  map[netip.Addr]bool // of its links
+	routes []netip.Prefix      // of the type local, for several addresses each
+}
+
+// Has reports whether the host receives the packets of an address.
+func (l *LocalAddrs) Has(a netip.Addr) bool {
+	return l.addrs[a] || slices.ContainsFunc(l.routes, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// localAddrs lists the host's addresses, and the ranges of its table local. Other tables may have such routes for some packets
+// only: rules lead to them.
+func (c *Conntrack) localAddrs() (*LocalAddrs, error) {
+	msgs, err := c.addrs.Dump(addrRequest(0))
+	if err != nil && !errors.Is(err, unix.EAGAIN) {
+		return nil, fmt.Errorf("list the host's addresses: %w", err)
+	}
+	out := &LocalAddrs{addrs: map[netip.Addr]bool{}}
+	for _, a := range distinctAddrs(msgs) {
+		out.addrs[a] = true
+	}
+	for _, family := range []byte{IPv4, IPv6} {
+		b := RouteMessage(family, 0, unix.RT_TABLE_LOCAL, 0, 0)
+		b[5], b[7] = 0, unix.RTN_LOCAL
+		msgs, err := c.addrs.Dump(netlink.Request{Type: unix.RTM_GETROUTE, Body: b})
+		if err != nil && !errors.Is(err, unix.EAGAIN) && !netlink.IsAbsent(err) {
+			return nil, fmt.Errorf("list the host's local routes: %w", err)
+		}
+		for _, m := range msgs {
+			if len(m) < unix.SizeofRtMsg || m[0] != family || m[7] != unix.RTN_LOCAL {
+				continue
+			}
+			if r := ParseRoute(m); r.Table == unix.RT_TABLE_LOCAL && !r.Dst.IsSingleIP() {
+				out.routes = append(out.routes, r.Dst)
+			}
+		}
+	}
+	return out, nil
+}
+
 // FromOthers lists the connections that the namespace forwards, and those that others opened to its own addresses, which it
 // returns, too. Entries that change meanwhile may be missing.
-func (c *Conntrack) FromOthers() (list []Connection, own map[netip.Addr]bool, err error) {
-	addrs, err := c.addrs.Dump(addrRequest(0))
-	if err != nil && !errors.Is(err, unix.EAGAIN) {
-		return nil, nil, fmt.Errorf("list the host's addresses: %w", err)
-	}
-	own = map[netip.Addr]bool{}
-	for _, a := range distinctAddrs(addrs) {
-		own[a] = true
+func (c *Conntrack) FromOthers() (list []Connection, own *LocalAddrs, err error) {
+	if own, err = c.localAddrs(); err != nil {
+		return nil, nil, err
 	}
 	msgs, err := c.entries.Dump(netlink.Request{Type: unix.NFNL_SUBSYS_CTNETLINK<<8 | ctGet, Body: netlink.Buffer{0, 0, 0, 0}})
 	if err != nil {
@@ -73,7 +110,7 @@ func (c *Conntrack) FromOthers() (list []Connection, own map[netip.Addr]bool, er
 			continue
 		}
 		x := parseConnection(m[4:], parents)
-		if src := x.Src.Addr(); src.IsValid() && x.Dst.Addr().IsValid() && !own[src] && !src.IsLoopback() {
+		if src := x.Src.Addr(); src.IsValid() && x.Dst.Addr().IsValid() && !own.Has(src) && !src.IsLoopback() {
 			list = append(list, x)
 		}
 	}

@@ -76,12 +76,15 @@ func TestFromOthers(t *testing.T) {
 		t.Errorf("in a new namespace: %v, %v", list, err)
 	}
 	kerneltest.Run(t, "ip", "addr", "add", "192.0.2.1/24", "dev", "lo")
+	kerneltest.Run(t, "ip", "route", "add", "local", "198.18.7.0/24", "dev", "lo")
+	kerneltest.Run(t, "ip", "route", "add", "local", "default", "dev", "lo", "table", "100") // for a transparent proxy
 	first := addEntry(unix.IPPROTO_TCP, "10.0.0.1:1000", "10.0.0.2:21", "10.0.1.2:2121", nil)
 	var parent netlink.Buffer
 	parent.Bytes(ctaTupleMaster|unix.NLA_F_NESTED, netlink.Attr(first.Body[4:], ctaTupleOrig))
 	addEntries(t, c, first,
 		addEntry(unix.IPPROTO_UDP, "[fd00::1]:1001", "[fd00::2]:53", "[fd00::2]:53", nil),
 		addEntry(unix.IPPROTO_TCP, "10.0.1.2:20", "10.0.0.1:1002", "10.0.0.1:1002", parent),
+		addEntry(unix.IPPROTO_TCP, "198.18.7.9:1003", "10.0.0.2:80", "10.0.0.2:80", nil),
 		addEntry(unix.IPPROTO_TCP, "192.0.2.1:1003", "10.0.0.2:80", "10.0.0.2:80", nil),     // from the host
 		addEntry(unix.IPPROTO_TCP, "10.0.0.1:1004", "10.96.0.1:443", "192.0.2.1:6443", nil), // to the host, by a Service
 		addEntry(unix.IPPROTO_TCP, "10.0.0.1:1005", "192.0.2.1:30080", "10.0.0.2:80", nil),  // by a node port
@@ -107,8 +110,13 @@ func TestFromOthers(t *testing.T) {
 		t.Errorf("want (-), have (+):\n%s", d)
 	}
 	addrs := map[netip.Addr]bool{netip.MustParseAddr("192.0.2.1"): true, netip.MustParseAddr("127.0.0.1"): true, netip.IPv6Loopback(): true}
-	if !maps.Equal(own, addrs) {
-		t.Errorf("the host's addresses are %v", own)
+	if !maps.Equal(own.addrs, addrs) {
+		t.Errorf("the host's addresses are %v", own.addrs)
+	}
+	for addr, want := range map[string]bool{"192.0.2.1": true, "192.0.3.1": false, "198.18.7.9": true, "198.18.8.1": false, "127.1.2.3": true, "fd00::1": false} {
+		if own.Has(netip.MustParseAddr(addr)) != want {
+			t.Errorf("%s is the host's: %v", addr, !want)
+		}
 	}
 	listed := kerneltest.Run(t, "conntrack", "-L", "-o", "id")
 	for _, x := range list {

@@ -3,7 +3,6 @@ package enforce
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -157,7 +156,7 @@ func (e *Enforcer) restricts() bool {
 
 // forbidden adds the connections that policy forbids now. A related connection is allowed if the one that announced it is.
 // own is the node's addresses.
-func (e *Enforcer) forbidden(list []kernel.Connection, own map[netip.Addr]bool, to *policy.Cut) error {
+func (e *Enforcer) forbidden(list []kernel.Connection, own *kernel.LocalAddrs, to *policy.Cut) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	v := e.evaluator()
@@ -167,7 +166,7 @@ func (e *Enforcer) forbidden(list []kernel.Connection, own map[netip.Addr]bool, 
 			first = *x.Parent
 		}
 		decide := v.Decide
-		if own[first.Dst.Addr()] {
+		if own.Has(first.Dst.Addr()) {
 			decide = v.DecideToNode
 		}
 		switch d, err := decide(packetOf(first)); {

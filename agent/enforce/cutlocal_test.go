@@ -1,8 +1,10 @@
 package enforce
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
+	"syscall"
 	"testing"
 
 	"github.com/fairlead/fairlead/kernel/kerneltest"
@@ -41,5 +43,28 @@ func TestMulticastIsNotCut(t *testing.T) {
 	c.silent(c.server)
 	for _, f := range flows {
 		f.arrives()
+	}
+}
+
+// TestLocalRouteIsNotCut checks that a pod which may send nothing to others keeps its connection to an address that its node
+// has by a local route: the rules allow it. Such a route for marked packets does not count.
+func TestLocalRouteIsNotCut(t *testing.T) {
+	t.Parallel()
+	n := newCutNode(t)
+	a, b := n.pod("a", 1), n.pod("b", 2)
+	node := &cutPod{n: n, name: "node", netns: fmt.Sprintf("/proc/self/task/%d/ns/net", syscall.Gettid())}
+	to := []netip.Addr{netip.MustParseAddr("198.18.7.9"), netip.MustParseAddr("fd77::9")}
+	kerneltest.Run(t, "ip", "route", "add", "local", "198.18.7.0/24", "dev", "lo")
+	kerneltest.Run(t, "ip", "route", "add", "local", "fd77::/64", "dev", "lo")
+	kerneltest.Run(t, "ip", "route", "add", "local", "default", "dev", "lo", "table", "100")
+	own := []*conn{a.connect(node, netip.AddrPortFrom(to[0], 80)), a.connect(node, netip.AddrPortFrom(to[1], 80))}
+	other := a.connect(b, netip.AddrPortFrom(b.addrs[0], 81))
+	n.policy("closed", noEgress)
+	n.cuts(1)
+	send(t, other.client)
+	other.silent(other.server)
+	for _, c := range own {
+		c.passes(c.client, c.server)
+		c.passes(c.server, c.client)
 	}
 }
