@@ -60,11 +60,13 @@ func (f *agentFlags) add(c *cobra.Command) {
 	for _, s := range config.Settings() {
 		if agent || strings.HasPrefix(s.Key, "store.") || s.Key == "flannel.prefix" {
 			f.values[s.Key] = flags.String(s.Flag(), "", s.About)
+			mayBeEmpty(flags, s.Flag()) // it gives the setting its default
 		}
 	}
 	if agent {
 		flags.StringVar(f.values["network"], "network", "", "Old name of --network-config.")
 		_ = flags.MarkHidden("network")
+		mayBeEmpty(flags, "network")
 	}
 }
 

@@ -42,6 +42,8 @@ func (a *app) dhcpCommand() *cobra.Command {
 	durationVar(f, &o.ResendMax, "resendmax", 62*time.Second, "Longest pause between two messages.")
 	durationVar(f, &o.ResendTimeout, "resendtimeout", 208*time.Second, "Time after which an add gives up.")
 	f.StringVar(&o.Leases, "leases", "", "Directory of leases (default: below FAIRLEAD_RUN/dhcp, named after the socket).")
+	mayBeEmpty(c.PersistentFlags(), "hostprefix")
+	mayBeEmpty(f, "pidfile")
 	c.AddCommand(a.dhcpStatusCommand(&o))
 	return c
 }

@@ -48,6 +48,6 @@ func (a *app) dockerCommand() *cobra.Command {
 	durationVar(f, &o.Grace, "grace", 5*time.Minute, "Remove an object that Docker does not know after this time.")
 	f.StringVar(&sysctlDir, "sysctl-dir", "/proc/sys", "Directory of the kernel's settings. A plugin that Docker manages mounts the writable settings elsewhere.")
 	f.StringVar(&hostRoot, "host-root", "", "Root directory of the host, whose iptables and nft the driver runs. A plugin that Docker manages has none of its own (default: its own root).")
-	wantFlags(c, "socket")
+	mayBeEmpty(f, "docker", "host-root")
 	return c
 }

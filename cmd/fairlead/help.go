@@ -276,7 +276,8 @@ func distance(a, b string) int {
 	return rows[len(a)][len(b)]
 }
 
-// want checks the number of arguments of a command, and that none is empty. A negative maximum means no limit.
+// want checks the number of arguments of a command, and that no argument and no flag is empty. A negative maximum means no
+// limit.
 func want(min, max int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		switch {
@@ -290,8 +291,34 @@ func want(min, max int) cobra.PositionalArgs {
 		if i := slices.Index(args, ""); i >= 0 { // a variable of a script may be unset
 			return &usageError{fmt.Sprintf("argument %d is empty; usage: %s", i+1, c.UseLine()), "Type: " + c.CommandPath() + " --help"}
 		}
-		return nil
+		return noEmptyFlag(c)
 	}
+}
+
+// emptyAnnotation marks a flag whose empty value has a meaning.
+const emptyAnnotation = "fairlead_empty"
+
+// mayBeEmpty marks flags whose empty value has a meaning.
+func mayBeEmpty(flags *pflag.FlagSet, names ...string) {
+	for _, name := range names {
+		_ = flags.SetAnnotation(name, emptyAnnotation, nil) // the flag exists
+	}
+}
+
+// noEmptyFlag rejects a flag with an empty value: a variable of a script may be unset. Without the flag the command may do
+// more than the user wants. For example, "kubernetes uninstall" without --node is about all nodes.
+func noEmptyFlag(c *cobra.Command) (err error) {
+	c.Flags().Visit(func(f *pflag.Flag) {
+		values := []string{f.Value.String()}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		_, allowed := f.Annotations[emptyAnnotation]
+		if takesNoValue := f.NoOptDefVal != ""; !allowed && !takesNoValue && (len(values) == 0 || slices.Contains(values, "")) {
+			err = &usageError{"--" + f.Name + " is empty", "Type: " + c.CommandPath() + " --help"}
+		}
+	})
+	return err
 }
 
 // flagError describes an invalid flag with the text that the user typed.

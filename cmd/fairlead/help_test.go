@@ -207,13 +207,19 @@ func TestAgentConfiguration(t *testing.T) {
 	}
 }
 
-// TestEmptyDirectory verifies that install and uninstall do not work in the current directory if a script's variable for
-// the directory is unset.
-func TestEmptyDirectory(t *testing.T) {
+// TestUnsetVariables verifies that a flag with an empty value is an error, as of a script's variable that is unset. The
+// command must not do more than the user wants: uninstall from every node, or publish no port.
+func TestUnsetVariables(t *testing.T) {
 	t.Parallel()
-	for _, args := range []string{"install --dry-run --bin-dir=", "install --dry-run --network=", "uninstall --dry-run --bin-dir="} {
-		flag := args[strings.LastIndex(args, "--"):]
-		want := "fairlead: " + strings.TrimSuffix(flag, "=") + " is empty\n"
+	for _, args := range []string{
+		"install --dry-run --bin-dir=", "install --dry-run --network=", "install --dry-run --plugins=", "install --dry-run --network=x --conf-dir=", "uninstall --dry-run --bin-dir=",
+		"kubernetes uninstall --dry-run --node=", "kubernetes uninstall --dry-run --context=", "kubernetes install --dry-run --from=flannel --node=",
+		"gc one --dry-run --keep=", "pod gc --dry-run --keep=", "pod setup web --publish=", "pod setup web --mac=", "fuse one.conflist --to=", "map --svg=",
+		"network create one --subnet=10.0.0.0/16 --dry-run --exclude=", "network create one --dry-run --subnet=10.0.0.0/16,", "policy check --filename=", "policy log --pod=",
+		"node list --config=", "list --container=", "dhcp-daemon status --socketpath=",
+	} {
+		flag := args[strings.LastIndex(args, " -")+1:]
+		want := "fairlead: " + flag[:strings.Index(flag, "=")] + " is empty\nType: fairlead "
 		if code, out, errs := call(nil, append([]string{"fairlead"}, strings.Fields(args)...)...); code != exitUsage || out != "" || !strings.HasPrefix(errs, want) {
 			t.Errorf("%s: exit code %d: %s%s", args, code, out, errs)
 		}

@@ -82,7 +82,6 @@ func (a *app) installCommand() *cobra.Command {
 	c.Flags().BoolVar(&i.noMigrate, "no-migrate", false, "Do not record attachments of the reference plugins.")
 	c.Flags().BoolVar(&i.stay, "stay", false, "Keep running until a signal, and restore files that others replace or remove, every minute (for a DaemonSet).")
 	_ = c.MarkFlagDirname("conf-dir") // the flag exists
-	wantFlags(c, "bin-dir", "network")
 	return c
 }
 

@@ -74,7 +74,6 @@ type selection struct {
 
 func (s *selection) flags(c *cobra.Command) {
 	c.Flags().StringVar(&s.network, "network", "", "Only attachments to this network, given by its name or file.")
-	wantFlags(c, "network", "container")
 	c.Flags().StringVar(&s.container, "container", "", "Only attachments of this container: the beginning of its ID, or the path or name of its namespace.")
 	_ = c.RegisterFlagCompletionFunc("network", func(c *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		return s.completeAttachment(c, nil, typed)
@@ -82,18 +81,6 @@ func (s *selection) flags(c *cobra.Command) {
 	_ = c.RegisterFlagCompletionFunc("container", func(c *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		return s.completeContainers(c, nil, typed)
 	})
-}
-
-// wantFlags makes a command reject an empty value of some flags: a variable of a script may be unset.
-func wantFlags(c *cobra.Command, names ...string) {
-	c.PreRunE = func(c *cobra.Command, _ []string) error {
-		for _, name := range names {
-			if f := c.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
-				return &usageError{"--" + name + " is empty", "Type: " + c.CommandPath() + " --help"}
-			}
-		}
-		return nil
-	}
 }
 
 // String describes the chosen attachments.

@@ -33,7 +33,6 @@ func (a *app) uninstallCommand() *cobra.Command {
 		RunE:    func(*cobra.Command, []string) error { return i.undo() },
 	}
 	i.flags(c)
-	wantFlags(c, "bin-dir")
 	return c
 }
 
