@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -132,6 +134,9 @@ func (s *session) add(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
+	closed := make(chan os.Signal, 1)
+	signal.Notify(closed, syscall.SIGPIPE) // printing the result to a closed pipe is then an error, and does not end the program
+	defer signal.Stop(closed)
 	attached, taken := s.isAttached(), kernel.HasLink(s.rt.NetNS, s.rt.IfName)
 	res, err := s.cni.AddNetworkList(ctx, s.list, s.rt)
 	switch {

@@ -22,13 +22,23 @@ func main() {
 	if p, ok := builtin.Named(os.Args[0]); ok {
 		skel.PluginMain(p)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), endSignals()...)
 	context.AfterFunc(ctx, stop) // the second signal ends the program
 	a := newApp()
 	a.stdin = interruptible{ctx, os.Stdin}
 	code := run(ctx, a, os.Args)
 	stop()
 	os.Exit(code)
+}
+
+// endSignals returns the signals that end a command, which then undoes its work. SIGHUP comes when a terminal or an ssh
+// connection is gone. nohup ignores it.
+func endSignals() []os.Signal {
+	list := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		list = append(list, syscall.SIGHUP)
+	}
+	return list
 }
 
 // run runs the program with its arguments and returns its exit code.

@@ -3,11 +3,13 @@ package main
 import (
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -80,6 +82,51 @@ func TestStatusOfMissingPlugin(t *testing.T) {
 	for _, argv := range [][]string{{"pod", "status"}, {"status", "n"}, {"pod", "status", "-o", "json"}} {
 		if code, out, errs := call(env, append([]string{"fairlead"}, argv...)...); code != exitUnavailable {
 			t.Errorf("fairlead %s: exit code %d: %s%s", strings.Join(argv, " "), code, out, errs)
+		}
+	}
+}
+
+// TestAddUndone verifies that add removes what it had created if the terminal is gone (SIGHUP) or if nobody reads its
+// result. nohup makes add ignore SIGHUP.
+func TestAddUndone(t *testing.T) {
+	t.Parallel()
+	host(t)
+	conf, bin := t.TempDir(), t.TempDir()
+	calls, end := filepath.Join(conf, "calls"), filepath.Join(conf, "end")
+	must(t, os.Chmod(write(t, bin, "waits", "#!/bin/sh\necho $CNI_COMMAND >>"+calls+"\nwhile test $CNI_COMMAND = ADD -a ! -e "+end+"; do sleep 0.01; done\necho '{}'\n"), 0o755))
+	write(t, conf, "n.conflist", `{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"waits"}]}`)
+	kerneltest.Run(t, "ip", "netns", "add", "web")
+	handled := make(chan os.Signal, 1)
+	signal.Notify(handled, syscall.SIGHUP) // under nohup, the commands would inherit that SIGHUP is ignored
+	defer signal.Stop(handled)
+	for _, c := range []struct {
+		how, shell string
+		hangUp     bool
+		undone     bool
+		code       int
+	}{
+		{"a terminal that is gone", "exec fairlead add n web", true, true, exitInterrupted},
+		{"nohup", "trap '' HUP; exec fairlead add n web", true, false, exitOK},
+		{"a pipe without a reader", "exec fairlead add n web | true; exit ${PIPESTATUS[0]}", false, true, exitFailed},
+	} {
+		_ = os.RemoveAll(calls)
+		_ = os.RemoveAll(end)
+		cmd := exec.Command("bash", "-c", c.shell)
+		cmd.Env = append(os.Environ(), "NETCONFPATH="+conf, "CNI_PATH="+bin)
+		must(t, cmd.Start())
+		called := func() string { raw, _ := os.ReadFile(calls); return string(raw) }
+		kerneltest.Until(t, func() bool { return called() != "" })
+		if c.hangUp {
+			must(t, cmd.Process.Signal(syscall.SIGHUP))
+		}
+		if c.code != exitInterrupted {
+			write(t, conf, "end", "")
+		}
+		stuck := time.AfterFunc(kerneltest.Slow(time.Minute), func() { write(t, conf, "end", "") })
+		_ = cmd.Wait()
+		stuck.Stop()
+		if code := cmd.ProcessState.ExitCode(); code != c.code || strings.Contains(called(), "DEL") != c.undone {
+			t.Errorf("%s: %v, calls %q, want exit code %d, undone %t", c.how, cmd.ProcessState, called(), c.code, c.undone)
 		}
 	}
 }
