@@ -105,7 +105,7 @@ func (c *CNIConfig) GetStatusNetworkList(ctx context.Context, list *NetworkConfi
 	}
 	for _, p := range list.Plugins {
 		if err := c.runOne(ctx, list.network(), p, c.args("STATUS", &RuntimeConf{}), nil); err != nil {
-			return err
+			return list.network().locate(p, err)
 		}
 	}
 	return nil

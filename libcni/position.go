@@ -33,6 +33,28 @@ func (n network) locate(conf *NetworkConfig, err error) error {
 	return &found
 }
 
+// Locate makes a *cni.ConfigError about a request for a plugin of the list name the position in the file instead of that in
+// the request, which no person wrote.
+func (l *NetworkConfigList) Locate(conf *NetworkConfig, err error) error {
+	e, ok := errors.AsType[*cni.ConfigError](err)
+	if !ok {
+		return err
+	}
+	details := cni.PositionDetails(e.Line, e.Column)
+	e.Line, e.Column = 0, 0
+	if conf.origin == nil {
+		return err
+	}
+	req, err2 := l.network().request(conf)
+	if err2 != nil {
+		return err
+	}
+	if line, column, ok := cni.Relocate(details, req.Bytes(), conf.origin.data, conf.origin.at); ok {
+		e.File, e.Line, e.Column = conf.origin.file, line, column
+	}
+	return err
+}
+
 // fromFile notes the file of the plugins of a list.
 func (l *NetworkConfigList) fromFile(file string, data []byte) {
 	for i, p := range l.Plugins {

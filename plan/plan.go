@@ -3,7 +3,9 @@ package plan
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	"github.com/fairlead/fairlead/internal/builtin"
 	"github.com/fairlead/fairlead/internal/netconf"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/netns"
 	"github.com/fairlead/fairlead/libcni"
 	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/plugins"
@@ -27,6 +30,9 @@ type Request struct {
 	Runtime *libcni.RuntimeConf
 	Path    []string // directories of plugins
 	Args    string   // CNI_ARGS
+
+	// HostNetns reports that ADD would accept the host's own network namespace (CNI_NETNS_OVERRIDE).
+	HostNetns bool
 }
 
 // Plan lists the objects that an ADD would create.
@@ -68,6 +74,9 @@ func New(ctx context.Context, r Request) (*Plan, error) {
 		Network: r.List.Name, CNIVersion: r.List.CNIVersion, Container: r.Runtime.ContainerID,
 		IfName: r.Runtime.IfName, Netns: r.Runtime.NetNS, Addresses: []string{},
 	}
+	if err := r.accepted(); err != nil {
+		return nil, err
+	}
 	members, err := netconf.Members(r.List)
 	if err != nil {
 		return nil, err
@@ -75,7 +84,7 @@ func New(ctx context.Context, r Request) (*Plan, error) {
 	for _, conf := range members {
 		member, err := r.plugin(ctx, p, conf)
 		if err != nil {
-			return nil, fmt.Errorf("plan %s: %w", conf.Network.Type, err)
+			return nil, fmt.Errorf("plan %s: %w", conf.Network.Type, r.List.Locate(conf, err))
 		}
 		p.Plugins = append(p.Plugins, member)
 	}
@@ -85,6 +94,30 @@ func New(ctx context.Context, r Request) (*Plan, error) {
 		}
 	}
 	return p, nil
+}
+
+// accepted rejects a version of the configuration and a namespace that ADD would reject.
+func (r *Request) accepted() error {
+	if !slices.Contains(cni.Versions(), r.List.CNIVersion) {
+		return cni.Invalid(r.List.Bytes, "cniVersion", "ADD rejects this version: want one of "+strings.Join(cni.Versions(), ", "))
+	}
+	container, err := netns.Open(r.Runtime.NetNS)
+	if errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("%s is not a network namespace: want a path like /run/netns/NAME or /proc/PID/ns/net", r.Runtime.NetNS)
+	}
+	if err != nil {
+		return err
+	}
+	defer container.Close()
+	host, err := netns.Current()
+	if err != nil {
+		return err
+	}
+	defer host.Close()
+	if container.SameAs(host) && !r.HostNetns {
+		return fmt.Errorf("%s is the network namespace of the host: want the container's", r.Runtime.NetNS)
+	}
+	return nil
 }
 
 // plugin plans one plugin with the results of the plugins before it.

@@ -45,7 +45,10 @@ func (a *app) planCommand() *cobra.Command {
 		if err := s.needNetns(); err != nil {
 			return err
 		}
-		p, err := plan.New(c.Context(), plan.Request{List: s.list, Runtime: s.rt, Path: s.cni.Path, Args: s.getenv("CNI_ARGS")})
+		override := s.getenv("CNI_NETNS_OVERRIDE")
+		p, err := plan.New(c.Context(), plan.Request{
+			List: s.list, Runtime: s.rt, Path: s.cni.Path, Args: s.getenv("CNI_ARGS"), HostNetns: override == "1" || strings.EqualFold(override, "true"),
+		})
 		if _, invalid := errors.AsType[*cni.ConfigError](err); invalid {
 			return cmp.Or(a.problems(args[0]), err)
 		}
