@@ -1,6 +1,7 @@
 package link
 
 import (
+	"cmp"
 	"errors"
 	"net/netip"
 	"os"
@@ -76,13 +77,16 @@ func (c *bridge) Validate(a *plugin.Attachment) (err error) {
 
 func (c *bridge) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
 	c.MTU = mtuOf(a, &c.Conf, c.MTU)
-	br := &kernel.Bridge{
-		Name: c.Bridge, MTU: c.MTU,
-		Promisc: c.PromiscMode, VLANFiltering: c.filtersVLANs(), Netfilter: c.BridgeNetfilter,
-	}
 	l, err := a.Facts.Link(kernel.Host, c.Bridge)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
+	}
+	if err == nil {
+		c.Bridge = cmp.Or(l.Name, c.Bridge) // the configuration may have an alternative name
+	}
+	br := &kernel.Bridge{
+		Name: c.Bridge, MTU: c.MTU,
+		Promisc: c.PromiscMode, VLANFiltering: c.filtersVLANs(), Netfilter: c.BridgeNetfilter,
 	}
 	if err == nil && l.MAC != kernel.NoMAC {
 		br.MAC = l.MAC

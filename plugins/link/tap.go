@@ -1,6 +1,7 @@
 package link
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -79,6 +80,7 @@ func (c *tap) checkHost(a *plugin.Attachment) error {
 	case l.Kind != "bridge":
 		return cni.Invalid(c.Raw, "bridge", "is not a bridge")
 	}
+	c.Bridge = cmp.Or(l.Name, c.Bridge) // the configuration may have an alternative name
 	return nil
 }
 
