@@ -143,7 +143,7 @@ func (c *collector) fail(err error) {
 func (c *collector) gone() ([]Attachment, error) {
 	records, err := c.dir.List("")
 	if err != nil {
-		return nil, fmt.Errorf("%w\nOnly root can read the records of attachments. Type: sudo fairlead gc --all", err)
+		return nil, err
 	}
 	if c.cached, err = c.Runtime.GetCachedAttachments(""); err != nil {
 		c.fail(err)

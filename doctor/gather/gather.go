@@ -4,7 +4,6 @@ package gather
 import (
 	"cmp"
 	"context"
-	"fmt"
 
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/doctor"
@@ -48,7 +47,7 @@ func Facts(ctx context.Context, o Options) (*doctor.Facts, []string, error) {
 	g.facts = &doctor.Facts{OtherBoot: g.dir.OtherBoots(), Sysctls: map[string]string{}}
 	records, err := g.dir.List("")
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w\nOnly root can read the records of attachments. Type: sudo fairlead doctor", err)
+		return nil, nil, err
 	}
 	if g.engine, err = kernel.Open(nil, kernel.Options{}); err != nil {
 		return nil, nil, err

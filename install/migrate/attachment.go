@@ -47,7 +47,7 @@ func Find(runtime *libcni.CNIConfig, root string) (*Found, error) {
 	}
 	cached, err := runtime.GetCachedAttachments("")
 	if err != nil {
-		return nil, fmt.Errorf("%w\nOnly root can read the cache of results: use sudo", err)
+		return nil, err
 	}
 	for _, c := range cached {
 		a := Attachment{Network: c.Network, Container: c.ContainerID, IfName: c.IfName, Netns: c.NetNS, Addresses: []string{}, Ports: []attach.Port{}}

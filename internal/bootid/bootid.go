@@ -19,7 +19,8 @@ var known struct {
 	id string
 }
 
-// Read returns the kernel's ID of this boot. A process reads it once.
+// Read returns the kernel's ID of this boot. A process reads it once. Its error is never os.ErrNotExist: without /proc no
+// record is valid, which differs from a record that does not exist.
 func Read() (string, error) {
 	known.Lock()
 	defer known.Unlock()
@@ -32,7 +33,7 @@ func Read() (string, error) {
 		err = errors.New(path + " is empty")
 	}
 	if err != nil {
-		return "", fmt.Errorf("read the boot ID: %w", err)
+		return "", fmt.Errorf("read the boot ID: %v; it needs /proc: mount -t proc proc /proc", err)
 	}
 	known.id = id
 	return id, nil
