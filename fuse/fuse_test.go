@@ -2,10 +2,13 @@ package fuse
 
 import (
 	"encoding/json"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/fairlead/fairlead/libcni"
@@ -123,6 +126,40 @@ func TestReplaceKeepsModeAndSymlink(t *testing.T) {
 	}
 	if err := Replace(filepath.Join(dir, "none", "x"), nil); err == nil {
 		t.Error("a file in a directory that does not exist was written")
+	}
+}
+
+// TestReplaceKeepsDevices verifies that a pipe or a device stays: as root, /dev/stdout and /dev/null would become files for
+// everybody. An error does not name the temporary file.
+func TestReplaceKeepsDevices(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	pipe, link := filepath.Join(dir, "pipe"), filepath.Join(dir, "stdout")
+	if err := errors.Join(syscall.Mkfifo(pipe, 0o600), os.Symlink("pipe", link)); err != nil {
+		t.Fatal(err)
+	}
+	r, err := os.OpenFile(pipe, os.O_RDWR, 0) // does not wait for a writer
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for _, to := range []string{pipe, link} {
+		raw := make([]byte, 3)
+		if err := Replace(to, []byte("new")); err != nil {
+			t.Fatal(err)
+		}
+		if fi, err := os.Stat(to); err != nil || fi.Mode().Type() != os.ModeNamedPipe {
+			t.Fatalf("%s was replaced: %v, %v", to, fi.Mode(), err)
+		}
+		if _, err := io.ReadFull(r, raw); err != nil || string(raw) != "new" {
+			t.Errorf("%s: %q, %v", to, raw, err)
+		}
+	}
+	if err := Replace(dir, nil); err == nil || err.Error() != "write "+dir+": is a directory" {
+		t.Error(err)
+	}
+	if err := Replace(filepath.Join(dir, "none", "x"), nil); err == nil || strings.Contains(err.Error(), ".fuse-") {
+		t.Error(err)
 	}
 }
 

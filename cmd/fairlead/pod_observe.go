@@ -1,13 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/propagation"
@@ -15,6 +19,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/fuse"
 	"github.com/fairlead/fairlead/podnet"
 	"github.com/fairlead/fairlead/podnet/metrics"
 	"github.com/fairlead/fairlead/podnet/tracing"
@@ -44,6 +49,9 @@ func (a *app) observers(ctx context.Context, f *podFlags) (o *podObservers, end 
 	}
 	var provider *sdk.TracerProvider
 	if exporter != nil {
+		otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+			fmt.Fprintln(a.stderr, "fairlead: warning: the trace is lost:", strings.TrimPrefix(err.Error(), "traces export: "))
+		}))
 		provider = sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithResource(resource.NewSchemaless(
 			attribute.String("service.name", "fairlead"), attribute.String("service.version", cni.Release()))))
 		o.list = append(o.list, tracing.New(provider))
@@ -59,7 +67,7 @@ func (a *app) observers(ctx context.Context, f *podFlags) (o *podObservers, end 
 	}, nil
 }
 
-// writeMetrics replaces the file atomically.
+// writeMetrics replaces the file atomically, or writes to a device or a pipe.
 func writeMetrics(file string, seen *metrics.Observer, m *podnet.Manager) error {
 	if file == "" {
 		return nil
@@ -69,8 +77,17 @@ func writeMetrics(file string, seen *metrics.Observer, m *podnet.Manager) error 
 	if seen != nil {
 		registry.MustRegister(seen)
 	}
-	if err := prometheus.WriteToTextfile(file, registry); err != nil {
-		return fmt.Errorf("write metrics to %s: %w", file, err)
+	families, err := registry.Gather()
+	var text bytes.Buffer
+	for _, family := range families {
+		_, err2 := expfmt.MetricFamilyToText(&text, family)
+		err = errors.Join(err, err2)
+	}
+	if err == nil {
+		err = fuse.Replace(file, text.Bytes())
+	}
+	if err != nil {
+		return fmt.Errorf("metrics: %w", err)
 	}
 	return nil
 }
