@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"strconv"
@@ -194,6 +195,9 @@ func (a *app) readWorld(ctx context.Context, f *policyFlags) (*policy.World, err
 		if len(skipped) > 0 {
 			fmt.Fprintln(a.stderr, "skipped objects of other kinds:", skipped)
 		}
+		if _, unread := errors.AsType[*fs.PathError](err); err != nil && !unread {
+			err = invalidError{err}
+		}
 		return w, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
@@ -213,7 +217,7 @@ func (a *app) readWorld(ctx context.Context, f *policyFlags) (*policy.World, err
 		w.Add(o)
 		return nil
 	})
-	return w, err
+	return w, client.Explain("read the policies", err)
 }
 
 // withoutKubernetes returns the agent's configuration if policies are in the agents' store or in a directory of this

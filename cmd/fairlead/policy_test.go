@@ -50,8 +50,15 @@ func TestPolicy(t *testing.T) {
 	want(0, "skipped objects of other kinds: 1 ", "check", "-f", file)
 	want(0, `"policy": "NetworkPolicy shop/db"`, "check", "-f", file, "-o", "json")
 	want(3, "NetworkPolicy shop/db: ingress[0]: ports[0]: port 70000: want a number from 1 to 65535", "check", "-f", bad)
-	want(1, `misspelt.yaml: document 2: NetworkPolicy db: unknown field "spec.podselector"`, "check", "-f", misspelt)
+	want(3, `misspelt.yaml: document 2: NetworkPolicy db: unknown field "spec.podselector"`, "check", "-f", misspelt)
 	want(1, "no such file", "check", "-f", file+"x")
+	list := filepath.Join(t.TempDir(), "list.yaml")
+	must(t, os.WriteFile(list, []byte("- a\n"), 0o600))
+	for _, command := range []string{"check", "status", "apply --dry-run", "explain 10.0.0.1 10.0.0.2 80"} {
+		want(3, "list.yaml: document 1: want keys with values\n", append(strings.Fields(command), "-f", list)...)
+	}
+	want(1, "the API server https://127.0.0.1:1 does not answer: ", "check", "--kubeconfig", write(t, t.TempDir(), "config", `{"current-context": "a",
+		"contexts": [{"name": "a", "context": {"cluster": "a"}}], "clusters": [{"name": "a", "cluster": {"server": "https://127.0.0.1:1"}}]}`))
 	want(0, "No policies.\n", "check", "-f", "/dev/null")
 	want(0, "[]\n", "check", "-f", "/dev/null", "-o", "json")
 

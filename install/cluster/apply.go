@@ -86,7 +86,7 @@ func (c *Client) apply(ctx context.Context, o *Object, dry bool, change *Change)
 	}
 	raw, err := kube.Body(r.Do(ctx))
 	if err != nil {
-		return c.explain("apply "+title(o), err)
+		return c.Explain("apply "+title(o), err)
 	}
 	if err := json.Unmarshal(raw, &after); err != nil {
 		return fmt.Errorf("apply %s: %w", title(o), err)

@@ -139,7 +139,7 @@ func (c *Client) Version(ctx context.Context) (string, error) {
 func (c *Client) get(ctx context.Context, into any, path string) error {
 	raw, err := kube.Body(c.rest.Get().AbsPath(path).Do(ctx))
 	if err != nil {
-		return c.explain("read "+path, err)
+		return c.Explain("read "+path, err)
 	}
 	if err := json.Unmarshal(raw, into); err != nil {
 		return fmt.Errorf("read %s from %s: %w\nThe server is perhaps not an API server of Kubernetes: check the kubeconfig %s", path, c.server, err, c.source)
@@ -159,7 +159,7 @@ func list[T any](ctx context.Context, c *Client, path, selector string) (items [
 		}
 		raw, err := kube.Body(c.rest.Get().AbsPath(path).Param("limit", strconv.Itoa(pageSize)).Param("continue", next).Param("labelSelector", selector).Do(ctx))
 		if err != nil {
-			return nil, c.explain("list "+path, err)
+			return nil, c.Explain("list "+path, err)
 		}
 		if err := json.Unmarshal(raw, &page); err != nil {
 			return nil, fmt.Errorf("list %s: %w", path, err)
@@ -182,8 +182,8 @@ type noAnswerError struct{ error }
 
 func (e noAnswerError) Unwrap() error { return e.error }
 
-// explain returns an error of the API with what to do about it.
-func (c *Client) explain(what string, err error) error {
+// Explain returns an error of the API with what to do about it.
+func (c *Client) Explain(what string, err error) error {
 	switch {
 	case err == nil:
 		return nil

@@ -27,7 +27,7 @@ func TestExplainForbidden(t *testing.T) {
 		if want == wait {
 			status.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}}
 		}
-		got := (&Client{}).explain("create a DaemonSet", &apierrors.StatusError{ErrStatus: status}).Error()
+		got := (&Client{}).Explain("create a DaemonSet", &apierrors.StatusError{ErrStatus: status}).Error()
 		for _, hint := range []string{administrator, wait} {
 			if strings.Contains(got, hint) != (hint == want) || !strings.Contains(got, message) {
 				t.Errorf("%s: %s", message, got)

@@ -248,7 +248,7 @@ func (c *Client) may(ctx context.Context, r resource, namespace, verb string) (b
 	}
 	raw, err := kube.Body(c.rest.Post().AbsPath("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews").SetHeader("Content-Type", "application/json").Body(body).Do(ctx))
 	if err != nil {
-		return false, c.explain("ask for permissions", err)
+		return false, c.Explain("ask for permissions", err)
 	}
 	var review struct{ Status struct{ Allowed bool } }
 	return json.Unmarshal(raw, &review) == nil && review.Status.Allowed, nil

@@ -162,7 +162,7 @@ func (c *Client) log(ctx context.Context, p *corev1.Pod, container string, lines
 	raw, err := kube.Body(c.rest.Get().AbsPath(pathOf("Pod", p.Namespace), p.Name, "log").Param("container", container).
 		Param("tailLines", strconv.Itoa(lines)).Param("previous", strconv.FormatBool(previous)).Do(ctx))
 	if err != nil {
-		return "", c.explain("read the log of pod "+p.Name, err)
+		return "", c.Explain("read the log of pod "+p.Name, err)
 	}
 	return string(raw), nil
 }

@@ -130,7 +130,7 @@ func (c *Client) anyName(ctx context.Context, path string) (string, error) {
 	raw, err := kube.Body(c.rest.Get().AbsPath(path).Param("limit", "1").
 		SetHeader("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1").Do(ctx))
 	if err != nil {
-		return "", c.explain("list "+path, err)
+		return "", c.Explain("list "+path, err)
 	}
 	var all metav1.PartialObjectMetadataList
 	if err := json.Unmarshal(raw, &all); err != nil || len(all.Items) == 0 {

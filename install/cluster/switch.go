@@ -152,7 +152,7 @@ func (c *Client) patchFlannel(ctx context.Context, f *Flannel, annotations map[s
 		return err
 	}
 	err = c.rest.Patch(types.MergePatchType).AbsPath(pathOf("DaemonSet", f.set.Namespace), f.set.Name).Body(body).Do(ctx).Error()
-	return c.explain("change DaemonSet "+f.DaemonSet, err)
+	return c.Explain("change DaemonSet "+f.DaemonSet, err)
 }
 
 // withoutSwitched returns a node selector that excludes switched nodes. Each of its terms excludes them, because one that

@@ -103,7 +103,7 @@ func (c *Client) goBack(ctx context.Context, f *Flannel, o UninstallOptions) err
 func (c *Client) endHandOver(ctx context.Context, f *Flannel) error {
 	patch := fmt.Sprintf(`{"metadata": {"annotations": {%q: null}}}`, handedOverAnnotation)
 	err := c.rest.Patch(types.MergePatchType).AbsPath(pathOf("DaemonSet", f.set.Namespace), f.set.Name).Body([]byte(patch)).Do(ctx).Error()
-	return c.explain("change DaemonSet "+f.DaemonSet, err)
+	return c.Explain("change DaemonSet "+f.DaemonSet, err)
 }
 
 // nodeBack moves one node. The agent's annotation stays until flanneld has written its own: the other nodes need one.

@@ -330,7 +330,7 @@ func (c *Client) patchNode(ctx context.Context, patch any, path ...string) error
 		return err
 	}
 	err = c.rest.Patch(types.StrategicMergePatchType).AbsPath(append([]string{pathOf("Node", "")}, path...)...).Body(body).Do(ctx).Error()
-	if err = c.explain("change Node "+path[0], err); errors.Is(err, os.ErrNotExist) {
+	if err = c.Explain("change Node "+path[0], err); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	return err

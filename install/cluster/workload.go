@@ -66,7 +66,7 @@ func (c *Client) create(ctx context.Context, kind, namespace string, o any) erro
 	}
 	err = c.rest.Post().AbsPath(pathOf(kind, namespace)).Param("fieldManager", manager).SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Error()
 	if err != nil {
-		return c.explain("create a "+kind+" in the namespace "+namespace, err)
+		return c.Explain("create a "+kind+" in the namespace "+namespace, err)
 	}
 	return nil
 }
@@ -78,7 +78,7 @@ func (c *Client) remove(ctx context.Context, path string) (existed bool, err err
 	if err == nil {
 		return true, nil
 	}
-	if err = c.explain("delete "+path, err); errors.Is(err, os.ErrNotExist) {
+	if err = c.Explain("delete "+path, err); errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
 	return false, err

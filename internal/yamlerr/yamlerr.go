@@ -32,8 +32,8 @@ var (
 	wrongType = regexp.MustCompile("^cannot unmarshal !!\\w+ (`.*` )?into (.*)")
 )
 
-// wanted describes a type of Go to which a value was not assigned.
-func wanted(goType string) string {
+// Wanted describes a type of Go to which a value was not assigned.
+func Wanted(goType string) string {
 	switch {
 	case strings.HasPrefix(goType, "int"), strings.HasPrefix(goType, "uint"):
 		return "a whole number"
@@ -53,7 +53,7 @@ func explain(text string) string {
 		return "the key " + m[1] + " occurs twice"
 	}
 	if m := wrongType.FindStringSubmatch(text); m != nil {
-		return strings.TrimPrefix(strings.ReplaceAll(strings.TrimSpace(m[1]), "`", `"`)+": ", ": ") + "want " + wanted(m[2])
+		return strings.TrimPrefix(strings.ReplaceAll(strings.TrimSpace(m[1]), "`", `"`)+": ", ": ") + "want " + Wanted(m[2])
 	}
 	for part, explained := range map[string]string{
 		"mapping values are not allowed":                  "there is a second \":\" on one line, or the line is indented too far: put a value that contains \":\" in quotes",

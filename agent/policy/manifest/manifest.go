@@ -12,6 +12,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -180,7 +181,7 @@ func (l *loader) object(text []byte) error {
 		if want := versions()[head.Kind]; want != "" && isVersionOf(head.APIVersion, want) {
 			return fmt.Errorf("%s: the apiVersion is %q: want %s", head.Kind, head.APIVersion, want)
 		}
-		if head.Items == nil && !isNothing(text) {
+		if head.Items == nil && head.Kind != "List" && !isNothing(text) {
 			l.skipped[head.Kind]++
 		}
 		return nil
@@ -225,13 +226,28 @@ func isVersionOf(version, of string) bool {
 	return group == want || version == "" || group == "extensions"
 }
 
-// explain returns an error of the YAML parser with words for users, and other errors as they are.
+// explain returns an error of the YAML parser, or about the type of a value, with words for users, and other errors as they
+// are.
 func explain(text []byte, err error) error {
+	if err == nil {
+		return nil
+	}
 	if _, words, is := strings.Cut(err.Error(), "yaml: "); is {
 		return yamlerr.Explain("", text, errors.New(words))
 	}
-	return err
+	m := wrongType.FindStringSubmatch(err.Error())
+	if m == nil {
+		return err
+	}
+	want := yamlerr.Wanted(m[3])
+	if m[3] == "string" && (m[1] == "number" || m[1] == "bool") {
+		want += ": put the value in quotes"
+	}
+	return errors.New(strings.TrimPrefix(m[2]+": ", ": ") + "want " + want)
 }
+
+// wrongType is what encoding/json, and the packages that are like it, say about a value of the wrong type.
+var wrongType = regexp.MustCompile(`json: cannot unmarshal (\w+).* into Go (?:struct field \w*\.(\S+)|value) of type (.+)$`)
 
 // decode decodes an object. In a policy, an unknown key is an error, and so is one with other capitals, as for the API
 // server. A pod, a namespace or a node of a newer Kubernetes may have keys that policy does not need.
@@ -242,9 +258,9 @@ func decode(text []byte, into any, known bool) error {
 	}
 	unknown, err := json.UnmarshalStrict(raw, into)
 	if !known {
-		return err
+		return explain(text, err)
 	}
-	return errors.Join(append(unknown, err)...)
+	return errors.Join(append(unknown, explain(text, err))...)
 }
 
 // nameNamespaces adds the namespaces of pods that the files do not have.

@@ -33,6 +33,12 @@ func TestFiles(t *testing.T) {
 		np + np:                             `document 1: NetworkPolicy: 5:1: the key "apiVersion" occurs twice`,
 		strings.Replace(np, "{}", "{", 1):   "document 1: ",
 		strings.Replace(np, "spec", "s", 1): `document 1: NetworkPolicy db: unknown field "s"`,
+		"- a":                               "document 1: want keys with values", "a": "document 1: want keys with values", "3": "document 1: want keys with values",
+		`{"kind": ["a"]}`: "document 1: kind: want text",
+		strings.Replace(np, "{}", "{matchLabels: {v: 1}}", 1):           "NetworkPolicy db: spec.podSelector.matchLabels: want text: put the value in quotes",
+		strings.Replace(np, "{}", "[]", 1):                              "NetworkPolicy db: spec.podSelector: want keys with values",
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: p, labels: [a]}\n": "Pod p: metadata.labels: want keys with values",
+		`{"apiVersion": "v1", "kind": "List", "items": null}`:           "",
 	} {
 		_, skipped, err := manifest.Parse([]byte(text))
 		got := skipped.String()

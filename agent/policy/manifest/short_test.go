@@ -66,7 +66,7 @@ func TestInvalidShort(t *testing.T) {
 		"{policy: p, For: a=b, in: []}":                       "For",
 		"{policy: p, for: a=b, in: [{ports: 80.5}]}":          `ports: "80.5": want a port`,
 		"{policy: p, for: 'a in (b', in: []}":                 "for: ",
-		"{policy: p, for: a=b, in: {from: '*'}}":              "cannot unmarshal",
+		"{policy: p, for: a=b, in: {from: '*'}}":              "in: want a list",
 		"{policy: p, for: a=b, in: [{from: 'fe80::1%eth0'}]}": `"fe80::1%eth0" is neither`,
 	} {
 		if w, _, err := Load(strings.NewReader(text), "-"); err == nil || !strings.Contains(err.Error(), want) {
