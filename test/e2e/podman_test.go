@@ -95,9 +95,18 @@ func (p *podman) restart(c *container) error {
 	return err
 }
 
+// remove tries twice. On a busy machine, a container may end while podman kills it. Then podman fails with "container state
+// improper: stopped", and has removed nothing.
 func (p *podman) remove(c *container) error {
-	_, err := p.host.run("podman", "rm", "--force", "--time", "5", c.id)
-	return err
+	var errs []error
+	for range 2 {
+		_, err := p.host.run("podman", "rm", "--force", "--time", "5", c.id)
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // removeAll tries twice: the first attempt fails on containers that a killed podman created partially.
