@@ -75,9 +75,7 @@ func (c *Conntrack) localAddrs() (*LocalAddrs, error) {
 		out.addrs[a] = true
 	}
 	for _, family := range []byte{IPv4, IPv6} {
-		b := RouteMessage(family, 0, unix.RT_TABLE_LOCAL, 0, 0)
-		b[5], b[7] = 0, unix.RTN_LOCAL
-		msgs, err := c.addrs.Dump(netlink.Request{Type: unix.RTM_GETROUTE, Body: b})
+		msgs, err := c.addrs.Dump(routesRequest(family, unix.RT_TABLE_LOCAL, 0, unix.RTN_LOCAL))
 		if err != nil && !errors.Is(err, unix.EAGAIN) && !netlink.IsAbsent(err) {
 			return nil, fmt.Errorf("list the host's local routes: %w", err)
 		}

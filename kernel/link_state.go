@@ -27,9 +27,7 @@ const rtaNextHopID = 30
 func (e *Engine) saveLinkState(index int) (c linkState, err error) {
 	c.index = index
 	for _, fam := range []byte{IPv4, IPv6} {
-		b := RouteMessage(fam, 0, 0, 0, 0)
-		b[4], b[5], b[7] = 0, 0, 0
-		msgs, err := e.Dump(Container, netlink.Request{Type: unix.RTM_GETROUTE, Body: b})
+		msgs, err := e.Dump(Container, routesRequest(fam, 0, 0, 0))
 		if err != nil {
 			return c, fmt.Errorf("list routes: %w", err)
 		}

@@ -42,15 +42,20 @@ func (e *Engine) Routes(s Side, fam byte, table int) ([]RouteInfo, error) {
 	return e.RoutesByProtocol(s, fam, table, 0)
 }
 
-// RoutesByProtocol lists the routes of a table and a protocol; 0 means all. The kernel filters them (4.20), but lists the
-// routes of every family if it lacks the one that is asked for.
-func (e *Engine) RoutesByProtocol(s Side, fam byte, table int, protocol byte) (out []RouteInfo, _ error) {
+// routesRequest lists the routes of a family in a table, with a protocol and a type; 0 means all. The kernel filters them
+// (4.20), but lists the routes of every family if it lacks the one that is asked for.
+func routesRequest(fam byte, table int, protocol, typ byte) netlink.Request {
 	b := RouteMessage(fam, 0, 0, 0, 0)
-	b[4], b[5], b[7] = 0, protocol, 0
+	b[4], b[5], b[7] = 0, protocol, typ
 	if table != 0 {
 		b.Uint32(unix.RTA_TABLE, uint32(table))
 	}
-	msgs, err := e.Dump(s, netlink.Request{Type: unix.RTM_GETROUTE, Body: b})
+	return netlink.Request{Type: unix.RTM_GETROUTE, Body: b}
+}
+
+// RoutesByProtocol lists the routes of a table and a protocol; 0 means all.
+func (e *Engine) RoutesByProtocol(s Side, fam byte, table int, protocol byte) (out []RouteInfo, _ error) {
+	msgs, err := e.Dump(s, routesRequest(fam, table, protocol, 0))
 	if netlink.IsAbsent(err) && e.ns[s] != nil { // a table that does not exist has no routes
 		return nil, nil
 	}
