@@ -61,11 +61,16 @@ func checkEnv(a *CmdArgs, command string, v verb) error {
 	return cni.Errorf(cni.CodeInvalidEnvironment, "%s: %s", command, strings.Join(problems, "; "))
 }
 
+// AllowsOwnNetns reports whether a value of CNI_NETNS_OVERRIDE allows the plugin's own network namespace.
+func AllowsOwnNetns(override string) bool {
+	return override == "1" || strings.EqualFold(override, "true")
+}
+
 // checkNetns rejects the plugin's own network namespace, which is the host's, and for ADD and CHECK a path that is not
 // a namespace. On DEL a path to the host's namespace is stale, for example because a process ID was reused: the
 // container's namespace is gone, so checkNetns drops the path.
 func checkNetns(a *CmdArgs, v verb, anyNetns bool) error {
-	if a.Netns == "" || strings.EqualFold(a.NetnsOverride, "true") || a.NetnsOverride == "1" {
+	if a.Netns == "" || AllowsOwnNetns(a.NetnsOverride) {
 		return nil
 	}
 	if isOwnNetns(a.Netns) {

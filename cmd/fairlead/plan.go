@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead/fairlead/internal/netconf"
 	"github.com/fairlead/fairlead/internal/netnspath"
 	"github.com/fairlead/fairlead/plan"
+	"github.com/fairlead/fairlead/skel"
 	"github.com/fairlead/fairlead/validate"
 )
 
@@ -45,9 +46,8 @@ func (a *app) planCommand() *cobra.Command {
 		if err := s.needNetns(); err != nil {
 			return err
 		}
-		override := s.getenv("CNI_NETNS_OVERRIDE")
 		p, err := plan.New(c.Context(), plan.Request{
-			List: s.list, Runtime: s.rt, Path: s.cni.Path, Args: s.getenv("CNI_ARGS"), HostNetns: override == "1" || strings.EqualFold(override, "true"),
+			List: s.list, Runtime: s.rt, Path: s.cni.Path, Args: s.getenv("CNI_ARGS"), HostNetns: skel.AllowsOwnNetns(s.getenv("CNI_NETNS_OVERRIDE")),
 		})
 		if _, invalid := errors.AsType[*cni.ConfigError](err); invalid {
 			return cmp.Or(a.problems(args[0]), err)
