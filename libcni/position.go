@@ -17,14 +17,10 @@ type origin struct {
 // locate makes an error about a value of the configuration name the position in the file, if it is there.
 func (n network) locate(conf *NetworkConfig, err error) error {
 	e, ok := errors.AsType[*cni.Error](err)
-	if !ok || conf.origin == nil {
+	if !ok {
 		return err
 	}
-	req, err2 := n.request(conf) // keys that the runtime adds come after these
-	if err2 != nil {
-		return err
-	}
-	line, column, ok := cni.Relocate(e.Details, req.Bytes(), conf.origin.data, conf.origin.at)
+	line, column, ok := n.position(conf, e.Details)
 	if !ok {
 		return err
 	}
@@ -41,18 +37,23 @@ func (l *NetworkConfigList) Locate(conf *NetworkConfig, err error) error {
 		return err
 	}
 	details := cni.PositionDetails(e.Line, e.Column)
-	e.Line, e.Column = 0, 0
-	if conf.origin == nil {
-		return err
-	}
-	req, err2 := l.network().request(conf)
-	if err2 != nil {
-		return err
-	}
-	if line, column, ok := cni.Relocate(details, req.Bytes(), conf.origin.data, conf.origin.at); ok {
-		e.File, e.Line, e.Column = conf.origin.file, line, column
+	if e.Line, e.Column, ok = l.network().position(conf, details); ok {
+		e.File = conf.origin.file
 	}
 	return err
+}
+
+// position returns the position in the file of a value whose position in the request is in an error's details. It returns
+// zeros for a value that is not in the file.
+func (n network) position(conf *NetworkConfig, details string) (line, column int, ok bool) {
+	if conf.origin == nil {
+		return 0, 0, false
+	}
+	req, err := n.request(conf) // keys that the runtime adds come after these
+	if err != nil {
+		return 0, 0, false
+	}
+	return cni.Relocate(details, req.Bytes(), conf.origin.data, conf.origin.at)
 }
 
 // fromFile notes the file of the plugins of a list.
