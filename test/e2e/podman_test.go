@@ -95,25 +95,17 @@ func (p *podman) restart(c *container) error {
 	return err
 }
 
-// remove tries twice. On a busy machine, a container may end while podman kills it. Then podman fails with "container state
-// improper: stopped", and has removed nothing.
-func (p *podman) remove(c *container) error {
-	var errs []error
-	for range 2 {
-		_, err := p.host.run("podman", "rm", "--force", "--time", "5", c.id)
-		if err == nil {
-			return nil
-		}
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
-}
+func (p *podman) remove(c *container) error { return p.rm("--time", "5", c.id) }
 
-// removeAll tries twice: the first attempt fails on containers that a killed podman created partially.
-func (p *podman) removeAll() error {
+func (p *podman) removeAll() error { return p.rm("--all", "--time", "0") }
+
+// rm removes containers. It tries twice: the first attempt fails on containers that a killed podman created partially. On a
+// busy machine, a container may also end while podman kills it. Then podman fails with "container state improper: stopped",
+// and has removed nothing.
+func (p *podman) rm(args ...string) error {
 	var errs []error
 	for range 2 {
-		_, err := p.host.run("podman", "rm", "--all", "--force", "--time", "0")
+		_, err := p.host.run(append([]string{"podman", "rm", "--force"}, args...)...)
 		if err == nil {
 			return nil
 		}
