@@ -57,8 +57,9 @@ func TestPolicy(t *testing.T) {
 	for _, command := range []string{"check", "status", "apply --dry-run", "explain 10.0.0.1 10.0.0.2 80"} {
 		want(3, "list.yaml: document 1: want keys with values\n", append(strings.Fields(command), "-f", list)...)
 	}
-	want(1, "the API server https://127.0.0.1:1 does not answer: ", "check", "--kubeconfig", write(t, t.TempDir(), "config", `{"current-context": "a",
-		"contexts": [{"name": "a", "context": {"cluster": "a"}}], "clusters": [{"name": "a", "cluster": {"server": "https://127.0.0.1:1"}}]}`))
+	away := write(t, t.TempDir(), "config", `{"current-context": "a", "contexts": [{"name": "a", "context": {"cluster": "a"}}],
+		"clusters": [{"name": "a", "cluster": {"server": "https://127.0.0.1:1"}}]}`)
+	want(1, "the API server https://127.0.0.1:1 does not answer: ", "check", "--kubeconfig", away)
 	want(0, "No policies.\n", "check", "-f", "/dev/null")
 	want(0, "[]\n", "check", "-f", "/dev/null", "-o", "json")
 

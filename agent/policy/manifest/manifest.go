@@ -226,8 +226,7 @@ func isVersionOf(version, of string) bool {
 	return group == want || version == "" || group == "extensions"
 }
 
-// explain returns an error of the YAML parser, or about the type of a value, with words for users, and other errors as they
-// are.
+// explain translates errors of the YAML parser, and errors about a value's type, for users. It returns other errors unchanged.
 func explain(text []byte, err error) error {
 	if err == nil {
 		return nil
@@ -246,7 +245,7 @@ func explain(text []byte, err error) error {
 	return errors.New(strings.TrimPrefix(m[2]+": ", ": ") + "want " + want)
 }
 
-// wrongType is what encoding/json, and the packages that are like it, say about a value of the wrong type.
+// wrongType matches the error of encoding/json, and of packages derived from it, about a value of the wrong type.
 var wrongType = regexp.MustCompile(`json: cannot unmarshal (\w+).* into Go (?:struct field \w*\.(\S+)|value) of type (.+)$`)
 
 // decode decodes an object. In a policy, an unknown key is an error, and so is one with other capitals, as for the API
@@ -257,10 +256,11 @@ func decode(text []byte, into any, known bool) error {
 		return explain(text, err)
 	}
 	unknown, err := json.UnmarshalStrict(raw, into)
+	err = explain(text, err)
 	if !known {
-		return explain(text, err)
+		return err
 	}
-	return errors.Join(append(unknown, explain(text, err))...)
+	return errors.Join(append(unknown, err)...)
 }
 
 // nameNamespaces adds the namespaces of pods that the files do not have.
