@@ -54,8 +54,8 @@ func (c *Conntrack) Close() {
 
 // LocalAddrs are the addresses whose packets a host receives itself.
 type LocalAddrs struct {
-	addrs  map[netip.Addr]bool // of its links
-	routes []netip.Prefix      // of the type local, for several addresses each
+	addrs  map[netip.Addr]bool // of its links, and of local routes for one address each
+	routes []netip.Prefix      // local routes for several addresses each
 }
 
 // Has reports whether the host receives the packets of an address.
@@ -63,8 +63,8 @@ func (l *LocalAddrs) Has(a netip.Addr) bool {
 	return l.addrs[a] || slices.ContainsFunc(l.routes, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// localAddrs lists the host's addresses, and the ranges of its table local. Other tables may have such routes for some packets
-// only: rules lead to them.
+// localAddrs lists the host's addresses and the local routes of its table local. It needs both: the kernel may add the route
+// of an IPv6 address long after the address. Local routes of other tables apply to some packets only.
 func (c *Conntrack) localAddrs() (*LocalAddrs, error) {
 	msgs, err := c.addrs.Dump(addrRequest(0))
 	if err != nil && !errors.Is(err, unix.EAGAIN) {
@@ -83,7 +83,11 @@ func (c *Conntrack) localAddrs() (*LocalAddrs, error) {
 			if len(m) < unix.SizeofRtMsg || m[0] != family || m[7] != unix.RTN_LOCAL {
 				continue
 			}
-			if r := ParseRoute(m); r.Table == unix.RT_TABLE_LOCAL && !r.Dst.IsSingleIP() {
+			switch r := ParseRoute(m); {
+			case r.Table != unix.RT_TABLE_LOCAL:
+			case r.Dst.IsSingleIP():
+				out.addrs[r.Dst.Addr()] = true
+			default:
 				out.routes = append(out.routes, r.Dst)
 			}
 		}

@@ -53,11 +53,15 @@ func TestLocalRouteIsNotCut(t *testing.T) {
 	n := newCutNode(t)
 	a, b := n.pod("a", 1), n.pod("b", 2)
 	node := &cutPod{n: n, name: "node", netns: fmt.Sprintf("/proc/self/task/%d/ns/net", syscall.Gettid())}
-	to := []netip.Addr{netip.MustParseAddr("198.18.7.9"), netip.MustParseAddr("fd77::9")}
+	var own []*conn
 	kerneltest.Run(t, "ip", "route", "add", "local", "198.18.7.0/24", "dev", "lo")
 	kerneltest.Run(t, "ip", "route", "add", "local", "fd77::/64", "dev", "lo")
 	kerneltest.Run(t, "ip", "route", "add", "local", "default", "dev", "lo", "table", "100")
-	own := []*conn{a.connect(node, netip.AddrPortFrom(to[0], 80)), a.connect(node, netip.AddrPortFrom(to[1], 80))}
+	kerneltest.Run(t, "ip", "route", "add", "local", "198.18.8.1", "dev", "lo") // as a cloud's agent for a load balancer
+	kerneltest.Run(t, "ip", "route", "add", "local", "fd78::1", "dev", "lo")
+	for _, to := range []string{"198.18.7.9", "fd77::9", "198.18.8.1", "fd78::1"} {
+		own = append(own, a.connect(node, netip.AddrPortFrom(netip.MustParseAddr(to), 80)))
+	}
 	other := a.connect(b, netip.AddrPortFrom(b.addrs[0], 81))
 	n.policy("closed", noEgress)
 	n.cuts(1)
