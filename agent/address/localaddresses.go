@@ -50,7 +50,7 @@ func (m *Manager) reclaimLocalAddresses(ctx context.Context) error {
 	defer m.mu.Unlock()
 	m.recheck = m.recheck || again || err != nil
 	if err == nil && !m.recheck {
-		m.lost = nil
+		clear(m.lost)
 	}
 	return err
 }
@@ -143,10 +143,8 @@ func (m *Manager) HasWhereabouts() bool {
 
 // formerAddress returns the address's document from before the restore, or a new one.
 func (m *Manager) formerAddress(key string, h ipam.Allocation) *cluster.Address {
-	if m.lost != nil {
-		if a := m.lost.Addresses[key]; a != nil && a.Node == m.Node && a.Container == h.Owner.ContainerID {
-			return a
-		}
+	if a := m.lost[key]; a != nil && a.Container == h.Owner.ContainerID {
+		return a
 	}
 	return &cluster.Address{Owner: h.Owner.ContainerID + " " + h.Owner.IfName, Node: m.Node, Machine: m.Machine, Container: h.Owner.ContainerID, IfName: h.Owner.IfName}
 }

@@ -59,15 +59,15 @@ type Manager struct {
 
 	mu           sync.Mutex
 	state        *storeState
-	ready        bool              // synced with the store at least once
-	recheck      bool              // compare held blocks and addresses with the store
-	lost         *cluster.Snapshot // what the store had before a restore from a backup, or a deletion; nil: nothing
+	ready        bool // synced with the store at least once
+	recheck      bool // compare held blocks and addresses with the store
 	away         error
-	dirty        chan struct{}        // signals that this node's files may be outdated
-	joined       map[string]bool      // networks that something on this node asked for
-	absent       map[string]time.Time // missing nodes that have blocks or addresses, since when
-	leaving      map[string]time.Time // our blocks that are no longer in our file, since when
-	unheld       map[string]time.Time // our addresses that no container holds, since when
+	dirty        chan struct{}               // signals that this node's files may be outdated
+	joined       map[string]bool             // networks that something on this node asked for
+	absent       map[string]time.Time        // missing nodes that have blocks or addresses, since when
+	leaving      map[string]time.Time        // our blocks that are no longer in our file, since when
+	unheld       map[string]time.Time        // our addresses that no container holds, since when
+	lost         map[string]*cluster.Address // what the store had before a restore or a deletion, until it is claimed again
 	problems     map[string]string
 	unusedVNIs   unusedVNIs
 	session      int64                 // the session since which the above times count
@@ -111,7 +111,8 @@ func NewManager(o Options) *Manager {
 		Options: o, state: newStoreState(), dirty: make(chan struct{}, 1), joined: map[string]bool{},
 		absent: map[string]time.Time{}, leaving: map[string]time.Time{}, unheld: map[string]time.Time{}, problems: map[string]string{},
 		flannelBlock: map[bool]netip.Prefix{}, formerBlocks: readSubnetFile(o.SubnetFile),
-		claims: make(chan *claim, 1024), last: map[string]*claim{}, unclaimed: map[*claim]bool{}, unwanted: make(chan struct{}, 1), lostBlocks: map[string]lostBlock{},
+		claims: make(chan *claim, 1024), last: map[string]*claim{}, unclaimed: map[*claim]bool{}, unwanted: make(chan struct{}, 1),
+		lost: map[string]*cluster.Address{}, lostBlocks: map[string]lostBlock{},
 	}
 }
 
@@ -180,13 +181,13 @@ func (m *Manager) Problems() (list []string) {
 	return list
 }
 
-// Restored implements store.RestoreFollower, for a store that was restored from an older backup. The former content is
-// kept for comparison.
+// Restored implements store.RestoreFollower, for a store that was restored from an older backup. The former addresses
+// of this node are kept: their containers claim them again as they were.
 func (m *Manager) Restored() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.ready {
-		m.lost = m.state.snap
+	for _, a := range m.state.snap.Addresses {
+		m.lose(a)
 	}
 	m.state, m.ready = newStoreState(), false
 	m.absent, m.unheld = map[string]time.Time{}, map[string]time.Time{}
@@ -213,8 +214,9 @@ func (m *Manager) Change(b source.Batch) {
 		m.state.set(e)
 		ours = ours || m.concerns(e.Key)
 		if a != nil && a.Node == m.Node && m.state.snap.Addresses[e.Key] == nil {
-			m.deleted(a)
-			ours = true
+			// A container may hold it. What this node releases is known before the store reports it.
+			m.lose(a)
+			m.recheck, ours = true, true
 		}
 	}
 	if ours {
@@ -222,14 +224,11 @@ func (m *Manager) Change(b source.Batch) {
 	}
 }
 
-// deleted notes that somebody deleted an address of this node, which a container may hold. What this node releases is
-// known before the store reports it, or no container holds it any more.
-func (m *Manager) deleted(a *cluster.Address) {
-	if m.lost == nil {
-		m.lost = cluster.NewSnapshot()
+// lose remembers an address of this node that the store no longer has.
+func (m *Manager) lose(a *cluster.Address) {
+	if a.Node == m.Node {
+		m.lost[a.Key()] = a
 	}
-	m.lost.Addresses[a.Key()] = a
-	m.recheck = true
 }
 
 // concerns reports whether a key can affect this node's files.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/source"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/agent/store/storetest"
 	"github.com/fairlead/fairlead/internal/etcdtest"
@@ -93,6 +94,30 @@ func TestStoreRestoredFromBackup(t *testing.T) {
 		if ip := claimWhereabouts(t, m, fmt.Sprint("new", i), ""); ip == kept || ip == lost {
 			t.Errorf("%s is held and was given again", ip)
 		}
+	}
+}
+
+// TestRestoredTwice reports a restore again before the addresses were claimed, as several watches can. The address keeps
+// its pod.
+func TestRestoredTwice(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, twoSubnets)
+	s, dir := b.open(t), local.Open(t.TempDir(), t.TempDir())
+	m := NewManager(Options{Store: s, Node: "a", Dir: dir})
+	ip := netip.MustParseAddr("192.168.0.1")
+	holdOne(t, m, "whereabouts", "c1", ip)
+	key := cluster.AddressKey("whereabouts", ip)
+	value := `{"owner":"ns/web","node":"a","container":"c1","ifName":"eth0"}`
+	m.Reset([]source.Entry{source.Decode(store.Entry{Key: key, Value: []byte(value), Revision: 10})}, 10)
+	for range 2 {
+		m.Restored()
+		m.Reset(nil, 1)
+	}
+	must(t, m.reclaimLocalAddresses(storetest.Context(t)))
+	e, err := s.Get(storetest.Context(t), key)
+	must(t, err)
+	if !strings.Contains(string(e.Value), `"owner":"ns/web"`) {
+		t.Errorf("the address was claimed again as %s", e.Value)
 	}
 }
 

@@ -20,20 +20,20 @@ type Lineager interface {
 
 // lineage tracks etcd's position.
 type lineage struct {
-	mu    sync.Mutex
-	now   position
-	count int64
-	grew  chan struct{} // closed when count grows
+	mu   sync.Mutex
+	now  position
+	grew chan struct{} // closed when now.restores grows
 }
 
 // position is etcd's state according to an answer's header.
 type position struct {
 	cluster, term uint64
 	revision      int64
+	restores      int64 // that were found until then
 }
 
 func positionOf(h *etcdserverpb.ResponseHeader) position {
-	return position{h.GetClusterId(), h.GetRaftTerm(), h.GetRevision()}
+	return position{cluster: h.GetClusterId(), term: h.GetRaftTerm(), revision: h.GetRevision()}
 }
 
 // before reports whether an answer contradicts an earlier position. A watch's answer may also come from a lagging
@@ -53,26 +53,27 @@ func (l *lineage) state() (count int64, grew <-chan struct{}) {
 	if l.grew == nil {
 		l.grew = make(chan struct{})
 	}
-	return l.count, l.grew
+	return l.now.restores, l.grew
 }
 
 // observe records the answer to a call. seen is the position before the call. The calls are linearizable, so an older
-// answer means that etcd was restored.
+// answer means that etcd was restored. If another call's answer showed a restore meanwhile, this answer may be from before
+// the restore, or show it once more.
 func (l *lineage) observe(h *etcdserverpb.ResponseHeader, seen position) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := positionOf(h)
 	switch {
-	case p.cluster == 0:
+	case p.cluster == 0 || seen.restores != l.now.restores:
 	case p.before(seen) && p.before(l.now):
+		p.restores = l.now.restores + 1
 		l.now = p
-		l.count++
 		if l.grew != nil {
 			close(l.grew)
 			l.grew = nil
 		}
 	case p.cluster == l.now.cluster || l.now.cluster == 0:
-		l.now = position{p.cluster, max(p.term, l.now.term), max(p.revision, l.now.revision)}
+		l.now = position{p.cluster, max(p.term, l.now.term), max(p.revision, l.now.revision), l.now.restores}
 	}
 }
 
