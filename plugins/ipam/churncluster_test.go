@@ -1,8 +1,10 @@
 package ipam
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -80,6 +82,7 @@ func TestChurnCluster(t *testing.T) {
 	must(t, err)
 	if len(left) > 0 {
 		t.Errorf("%d addresses are lost: the store has %s of the last, that nobody holds", len(left), left[0].Value)
+		logLife(t, nodes, string(left[0].Value))
 	}
 }
 
@@ -92,4 +95,23 @@ func disturb(c *etcdtest.Cluster, n *churnNode, during time.Duration) {
 	n.begin()
 	time.Sleep(during / 3)
 	c.Members[2].Restart()
+}
+
+// logLife prints what happened to the container of an address, and the restarts of its node's agent.
+func logLife(t *testing.T, nodes []*churnNode, address string) {
+	t.Helper()
+	var a cluster.Address
+	must(t, json.Unmarshal([]byte(address), &a))
+	for i, n := range nodes {
+		if a.Node != fmt.Sprint("n", i) {
+			continue
+		}
+		log, err := os.ReadFile(filepath.Join(n.lib, "log"))
+		must(t, err)
+		for line := range strings.Lines(string(log)) {
+			if f := strings.Fields(line); len(f) > 1 && (f[1] == a.Container || f[0] == "agent") {
+				t.Log(strings.TrimSpace(line))
+			}
+		}
+	}
 }

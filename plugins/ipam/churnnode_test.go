@@ -78,7 +78,13 @@ func TestChurnNode(t *testing.T) {
 	fmt.Print(churnReady)
 	_, _ = os.Stdin.Read(make([]byte, 1)) // all start together
 	c.tidy(string(earlier))
-	restart := func() { c.node.stop(); c.node.start(open) }
+	restart := func() {
+		c.say("agent", "stops")
+		c.node.stop()
+		c.say("agent", "starts")
+		c.node.start(open)
+		c.say("agent", "answers")
+	}
 	if os.Getenv(churnCalmEnv) == "true" {
 		restart = func() {}
 	}

@@ -75,6 +75,9 @@ func (l *churnLog) read(t *testing.T, n *churnNode) (left int) {
 	open, asked, going := map[string]*span{}, map[string]int64{}, map[string]int64{}
 	for line := range strings.Lines(string(raw)) {
 		f := strings.Fields(line)
+		if f[0] == "agent" {
+			continue
+		}
 		at, _ := strconv.ParseInt(f[len(f)-1], 10, 64)
 		id, k := f[1], l.kind(f[2])
 		switch f[0] {

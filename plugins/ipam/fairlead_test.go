@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -18,6 +19,7 @@ import (
 	"github.com/fairlead/fairlead/agent/address"
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/session"
 	"github.com/fairlead/fairlead/agent/source"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/agent/store/storetest"
@@ -46,7 +48,7 @@ func newMember(t *testing.T, name string) *member {
 
 func (m *member) dir() local.Dir { return local.Open(m.lib, m.run) }
 
-// start starts the agent's address service on a store.
+// start starts the agent's address service on a store, with a session as in the agent.
 func (m *member) start(open func() (store.Store, error)) {
 	m.t.Helper()
 	s, err := open()
@@ -58,10 +60,17 @@ func (m *member) start(open func() (store.Store, error)) {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	m.manager = address.NewManager(address.Options{Store: s, Node: m.name, Dir: m.dir(), MTU: func(string) int { return 1450 }})
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{}, 3)
+	own := session.New(s, session.Identity{Node: m.name, Machine: m.name, Instance: m.name}, slog.New(slog.DiscardHandler))
+	if err := own.Start(ctx); err != nil {
+		m.t.Fatal(err)
+	}
+	m.manager = address.NewManager(address.Options{
+		Store: own.Store(), Session: own.Revision, Node: m.name, Dir: m.dir(), MTU: func(string) int { return 1450 },
+	})
+	done := make(chan struct{}, 4)
 	for _, f := range []func(){
+		func() { own.Run(ctx) },
 		func() { _ = source.Follow(ctx, s, cluster.Followed(), m.manager) },
 		func() { _ = m.manager.Run(ctx) },
 		func() { _ = (&address.Server{Handlers: m.manager.Handlers()}).Serve(ctx, l) },
@@ -70,7 +79,7 @@ func (m *member) start(open func() (store.Store, error)) {
 	}
 	m.stop = func() {
 		cancel()
-		for range 3 {
+		for range 4 {
 			<-done
 		}
 		_ = s.Close()
