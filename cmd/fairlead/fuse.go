@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/invoke"
 	"github.com/fairlead/fairlead/fuse"
+	"github.com/fairlead/fairlead/internal/userfile"
 	"github.com/fairlead/fairlead/plugins/delegate"
 )
 
@@ -90,7 +91,7 @@ func (f *fuseRun) run(file string) error {
 	if err := f.isUsable(file, out); err != nil {
 		return err
 	}
-	if err := fuse.Replace(f.to, out); err != nil {
+	if err := userfile.Replace(f.to, out); err != nil {
 		return err
 	}
 	if f.structured() {

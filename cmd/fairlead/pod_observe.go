@@ -19,7 +19,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/fairlead/fairlead/cni"
-	"github.com/fairlead/fairlead/fuse"
+	"github.com/fairlead/fairlead/internal/userfile"
 	"github.com/fairlead/fairlead/podnet"
 	"github.com/fairlead/fairlead/podnet/metrics"
 	"github.com/fairlead/fairlead/podnet/tracing"
@@ -84,7 +84,7 @@ func writeMetrics(file string, seen *metrics.Observer, m *podnet.Manager) error 
 		err = errors.Join(err, err2)
 	}
 	if err == nil {
-		err = fuse.Replace(file, text.Bytes())
+		err = userfile.Replace(file, text.Bytes())
 	}
 	if err != nil {
 		return fmt.Errorf("metrics: %w", err)
