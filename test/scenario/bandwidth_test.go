@@ -3,6 +3,7 @@ package scenario
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"testing"
@@ -16,8 +17,8 @@ import (
 const (
 	payloadSize = 1000             // bytes of payload
 	frameSize   = payloadSize + 42 // with UDP, IPv4 and Ethernet headers
-	warmUpTime  = 2 * time.Second
 	measureTime = 2 * time.Second
+	surplus     = 2e6 // bits sent above the limit; more than any burst in these tests, so that the token bucket is empty
 )
 
 // overload is the sent rate as a multiple of the limit. The sender needs little of a processor, because other tests use it, too.
@@ -83,39 +84,50 @@ func (m *machine) measureRates(rate float64) (in, out float64) {
 }
 
 // transfer sends datagrams from one namespace to an address of another. It reports the bits per second that arrive once
-// the token bucket is empty.
+// the token bucket is empty, or 0 if the sender is too slow to empty it.
 func (m *machine) transfer(from, to, addr string, rate float64) <-chan float64 {
 	m.T.Helper()
 	l := socket(m.T, to, func() (net.Conn, error) { return listen(addr) })
-	c := socket(m.T, from, func() (net.Conn, error) { return net.Dial("udp", addr) })
-	ctx, cancel := context.WithTimeout(m.T.Context(), warmUpTime+measureTime+5*time.Second)
-	go sendAtRate(ctx, c, rate*overload)
-	arrived := make(chan float64, 1)
+	c := socket(m.T, from, func() (net.Conn, error) { return dial(addr) })
+	ctx, cancel := context.WithTimeout(m.T.Context(), kerneltest.Slow(10*time.Second))
+	empty, arrived := make(chan time.Time, 1), make(chan float64, 1)
+	go sendAboveRate(ctx, c, rate, empty)
 	go func() {
+		defer l.Close()
 		defer cancel()
-		arrived <- measureRate(l)
+		select {
+		case start := <-empty:
+			arrived <- measureRate(l, start)
+		case <-ctx.Done():
+			arrived <- 0
+		}
 	}()
 	return arrived
 }
 
-// sendAtRate sends at a constant rate until the context ends.
-func sendAtRate(ctx context.Context, c net.Conn, rate float64) {
+// sendAboveRate sends at a constant multiple of a rate until the context ends. It reports when it has sent the surplus.
+func sendAboveRate(ctx context.Context, c net.Conn, rate float64, empty chan<- time.Time) {
 	defer c.Close()
-	start, sent := time.Now(), 0.0
+	start, sent := time.Now(), 0.0 // bits
 	for ctx.Err() == nil {
-		for due := time.Since(start).Seconds() * rate / 8; sent < due; sent += frameSize {
+		for due := time.Since(start).Seconds() * rate * overload; sent < due; sent += frameSize * 8 {
 			_, _ = c.Write(make([]byte, payloadSize)) // a full queue drops the datagram
+		}
+		if now := time.Now(); sent-now.Sub(start).Seconds()*rate > surplus {
+			select {
+			case empty <- now:
+			default: // reported already
+			}
 		}
 		time.Sleep(time.Millisecond)
 	}
 }
 
 // measureRate uses the times at which the kernel received the datagrams, because this process may wait for a processor.
-func measureRate(l net.Conn) float64 {
-	defer l.Close()
+func measureRate(l net.Conn, start time.Time) float64 {
 	b, control := make([]byte, 2048), make([]byte, 128)
-	start, n := time.Now(), 0
-	_ = l.SetReadDeadline(start.Add(warmUpTime + measureTime))
+	n := 0
+	_ = l.SetReadDeadline(start.Add(measureTime))
 	var first, last time.Time
 	for {
 		_, size, _, _, err := l.(*net.UDPConn).ReadMsgUDP(b, control)
@@ -124,7 +136,7 @@ func measureRate(l net.Conn) float64 {
 		}
 		last = received(control[:size])
 		switch {
-		case last.Sub(start) < warmUpTime:
+		case last.Before(start):
 		case first.IsZero():
 			first = last
 		default:
@@ -145,15 +157,31 @@ func listen(addr string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, err := c.SyscallConn()
+	return c, set(c, map[int]int{unix.SO_RCVBUFFORCE: 8 << 20, unix.SO_TIMESTAMPNS: 1})
+}
+
+// dial returns a socket that never waits for a full queue.
+func dial(addr string) (net.Conn, error) {
+	c, err := net.Dial("udp", addr)
 	if err != nil {
 		return nil, err
 	}
+	return c, set(c.(*net.UDPConn), map[int]int{unix.SO_SNDBUFFORCE: 32 << 20})
+}
+
+// set sets options of a socket.
+func set(c *net.UDPConn, options map[int]int) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var errs []error
 	err = raw.Control(func(fd uintptr) {
-		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20)
-		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1)
+		for option, value := range options {
+			errs = append(errs, unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, option, value))
+		}
 	})
-	return c, err
+	return errors.Join(append(errs, err)...)
 }
 
 // received returns a datagram's time of arrival from its control messages (socket(7): SO_TIMESTAMPNS).
