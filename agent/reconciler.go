@@ -228,7 +228,7 @@ func (k *kernelReconciler) defaultLinks() (out []*kernel.LinkInfo, _ error) {
 			return nil, err
 		}
 		for _, r := range routes {
-			if r.Dst.Bits() == 0 && r.Index != 0 {
+			if r.IsUnicast() && r.Dst.Bits() == 0 && r.Index != 0 { // IPv6 lists an unreachable route with the link lo
 				l, err := k.engine.LinkByIndex(kernel.Host, r.Index)
 				if err != nil {
 					return nil, err
@@ -270,7 +270,8 @@ func chooseAddresses(have []netip.Prefix, asked, prefer []netip.Addr) (out []net
 	for _, six := range []bool{false, true} {
 		var best netip.Prefix
 		for _, p := range have {
-			if p.Addr().Is6() == six && !p.Addr().IsLinkLocalUnicast() && (!best.IsValid() || place(p) < place(best)) {
+			usable := !p.Addr().IsLinkLocalUnicast() && !p.Addr().IsLoopback()
+			if usable && p.Addr().Is6() == six && (!best.IsValid() || place(p) < place(best)) {
 				best = p
 			}
 		}

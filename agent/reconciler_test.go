@@ -62,6 +62,8 @@ func TestChooseAddresses(t *testing.T) {
 		{have: "192.0.2.1/24 192.0.2.9/24 fd00::1/64 fd00::2/64", prefer: "192.0.2.9 fd00::2", want: "192.0.2.9/24 fd00::2/64"},
 		{have: "192.0.2.9/24 192.0.2.1/24 fd00::1/64", prefer: "192.0.2.9 198.51.100.7", want: "192.0.2.9/24 fd00::1/64"},
 		{have: "192.0.2.1/24 192.0.2.9/24 192.0.2.7/24", prefer: "192.0.2.7 192.0.2.9", want: "192.0.2.7/24"},
+		{have: "127.0.0.1/8 203.0.113.1/32 ::1/128 2001:db8::1/128", want: "203.0.113.1/32 2001:db8::1/128"},
+		{have: "127.0.0.1/8 ::1/128", problem: "no address that other nodes could reach"},
 		{have: "fe80::1/64", problem: "no address that other nodes could reach"},
 		{problem: "no address that other nodes could reach"},
 	} {
@@ -236,6 +238,13 @@ func TestUnderlayWithoutDefaultRoute(t *testing.T) {
 	}
 	if _, err := open().host(nil, []netip.Addr{netip.MustParseAddr("192.0.2.9")}); err == nil {
 		t.Error("a published address that no link has: no error")
+	}
+	for _, args := range []string{"link set lo up", "-6 route add unreachable default metric 4294967295"} {
+		kerneltest.Run(t, append([]string{"ip"}, strings.Fields(args)...)...)
+	}
+	k.invalidate()
+	if h, err := k.host(nil, nil); err != nil || h.Underlay.Link != "eth0" {
+		t.Errorf("with an unreachable default route, which is on lo: got %+v, %v; want eth0", h, err)
 	}
 }
 
