@@ -110,12 +110,17 @@ func (r *Reconciler) Reconcile(want kernel.Objects) *Report {
 	for _, o := range w.others {
 		r.one(rep, o)
 	}
-	if r.updateLinks(rep, w.links) { // a link that was created again lost its addresses and routes
+	changed, failed := r.updateLinks(rep, w.links)
+	if changed { // a link that was created again lost its addresses and routes
 		if err := r.list(w); err != nil {
 			rep.Errors = append(rep.Errors, err)
 			return rep
 		}
 	}
+	w.keyed = slices.DeleteFunc(w.keyed, func(o kernel.Object) bool { // the link is missing, or a third-party link has its name
+		name := kernel.LinkNameOf(o)
+		return failed[name] && r.links[name] == nil
+	})
 	r.updateTable(rep, w.nft)
 	r.updateKeyed(rep, w)
 	if !r.NoRemove {
@@ -161,24 +166,26 @@ func (r *Reconciler) one(rep *Report, o kernel.Object) {
 	rep.fail(o, err)
 }
 
-// updateLinks creates and changes the links that differ, and reports whether it changed any.
-func (r *Reconciler) updateLinks(rep *Report, links []kernel.Object) (changed bool) {
+// updateLinks creates and changes the links that differ. It reports whether it tried to, and the names of the links where
+// that failed.
+func (r *Reconciler) updateLinks(rep *Report, links []kernel.Object) (changed bool, failed map[string]bool) {
+	failed = map[string]bool{}
 	for _, o := range links {
 		d, err := r.e.CompareOne(o)
+		if err == nil && len(d.What) > 0 {
+			changed = true
+			if err = r.e.EnsureNow(o); err == nil {
+				rep.applied(o)
+			}
+		}
 		if err != nil {
 			rep.fail(o, err)
-			continue
+			for _, name := range kernel.LinkNames(o) {
+				failed[name] = true
+			}
 		}
-		if len(d.What) == 0 {
-			continue
-		}
-		changed = true
-		if err = r.e.EnsureNow(o); err == nil {
-			rep.applied(o)
-		}
-		rep.fail(o, err)
 	}
-	return changed
+	return changed, failed
 }
 
 // removeLinks removes the owner's links that are not wanted.

@@ -170,6 +170,43 @@ func TestReconcileKeepsThirdPartyRoutes(t *testing.T) {
 	}
 }
 
+// TestReconcileKeepsThirdPartyLinks checks that a third-party link with the name of a wanted one gets no addresses,
+// neighbours and routes, and that nothing is reported but the link.
+func TestReconcileKeepsThirdPartyLinks(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"type veth peer name vxp", "type vxlan id 9 dstport 4789 local 192.0.2.1 dev eth0"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			kerneltest.Host(t)
+			existingVXLAN(t)
+			kerneltest.Run(t, "ip", "link", "del", "vx")
+			kerneltest.Run(t, append([]string{"ip", "link", "add", "vx", "up"}, strings.Fields(how)...)...)
+			show := func() (out string) {
+				for _, what := range []string{"-d link", "addr", "neigh", "route"} {
+					out += kerneltest.Run(t, append([]string{"ip"}, append(strings.Fields(what), "show", "dev", "vx")...)...)
+				}
+				return out + kerneltest.Run(t, "bridge", "fdb", "show", "dev", "vx")
+			}
+			before := show()
+			_, r := reconciler(t)
+			want := append(vx(), &kernel.Addr{Link: "vx", Prefix: netip.MustParsePrefix("10.1.0.0/32")})
+			for range 2 {
+				rep := r.Reconcile(append(want, peers(2)...))
+				if len(rep.Errors) != 1 || !strings.Contains(rep.Errors[0].Error(), "vx exists") || rep.Applied != 0 {
+					t.Errorf("errors %v, applied %q; want one about the link", rep.Errors, rep.Changes)
+				}
+			}
+			if after := show(); after != before {
+				t.Errorf("the link was changed to\n%s\nwas\n%s", after, before)
+			}
+			kerneltest.Run(t, "ip", "link", "del", "vx")
+			if rep := reconcileOnce(t, r, append(want, peers(2)...)); rep.Applied != 8 {
+				t.Errorf("without that link, applied %q; want 8 objects", rep.Changes)
+			}
+		})
+	}
+}
+
 // TestRejectedRoute checks that the changes of other software are still noticed if the kernel rejects a route, and that the
 // route is tried again.
 func TestRejectedRoute(t *testing.T) {
