@@ -109,7 +109,10 @@ func (e *Engine) createTunnel(o Object, t tunnel, under int) error {
 		return err
 	}
 	if t.bridgesFrames() {
-		if err := errors.Join(e.flush(), e.ignoreRouters(t)); err != nil {
+		if err := e.flush(); err != nil {
+			return err
+		}
+		if err := e.ignoreRouters(t); err != nil {
 			return err
 		}
 	}
@@ -119,12 +122,15 @@ func (e *Engine) createTunnel(o Object, t tunnel, under int) error {
 	}
 	up := netlink.LinkMessage(0, unix.IFF_UP, unix.IFF_UP)
 	up.String(unix.IFLA_IFNAME, t.name)
-	return e.send(o, t.side, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: up}, func(r netlink.Response) error {
-		if errors.Is(r.Err, unix.EADDRINUSE) {
-			return fmt.Errorf("another program or tunnel of this host uses UDP port %d: stop it, or choose another port: %w", t.port, r.Err)
-		}
-		return r.Err
-	})
+	return e.send(o, t.side, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: up}, t.explainUp)
+}
+
+// explainUp explains the kernel's reply to a request that brings the link up, which opens its UDP port.
+func (t tunnel) explainUp(r netlink.Response) error {
+	if errors.Is(r.Err, unix.EADDRINUSE) {
+		return fmt.Errorf("another program or tunnel of this host uses UDP port %d: stop it, or choose another port: %w", t.port, r.Err)
+	}
+	return r.Err
 }
 
 // bridgesFrames reports whether Ethernet frames arrive through the tunnel. Anyone who can send to its port controls
@@ -174,7 +180,7 @@ func (e *Engine) updateTunnel(o Object, t tunnel, l *LinkInfo) error {
 	if l.Alias != t.ownerTag {
 		body.Bytes(unix.IFLA_IFALIAS, []byte(t.ownerTag))
 	}
-	return e.send(o, t.side, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: body}, nil)
+	return e.send(o, t.side, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: body}, t.explainUp)
 }
 
 func (t tunnel) changeable(l *LinkInfo) (d []string) {

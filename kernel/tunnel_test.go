@@ -1,6 +1,7 @@
 package kernel_test
 
 import (
+	"net"
 	"net/netip"
 	"strings"
 	"testing"
@@ -180,7 +181,8 @@ func TestThirdPartyTunnel(t *testing.T) {
 	}
 }
 
-// TestTunnelPortTaken checks that a second tunnel with the same port and VNI is rejected and leaves nothing.
+// TestTunnelPortTaken checks that a second tunnel with the same port and VNI is rejected and leaves nothing, and that the
+// error of a port that another program uses says so at each attempt.
 func TestTunnelPortTaken(t *testing.T) {
 	t.Parallel()
 	kerneltest.Needs(t, "vxlan")
@@ -190,11 +192,22 @@ func TestTunnelPortTaken(t *testing.T) {
 	ensured(t, e, kernel.Objects{vxlan("192.0.2.1")})
 	second := vxlan("192.0.2.1")
 	second.Name = "vx2"
-	if err := e.Apply(kernel.Objects{second}); err == nil || !strings.Contains(err.Error(), "ip link add vx2") {
+	if err := e.Apply(kernel.Objects{second}); err == nil || strings.Count(err.Error(), "ip link add vx2") != 1 {
 		t.Errorf("a second one: %v", err)
 	}
 	if _, err := e.Link(kernel.Host, "vx2"); err == nil {
 		t.Error("vx2 was left")
+	}
+	socket, err := net.ListenPacket("udp4", ":4789")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	second.Port = 4789
+	for range 2 { // the first attempt leaves the link, down
+		if err := e.EnsureNow(second); err == nil || !strings.Contains(err.Error(), "another program or tunnel of this host uses UDP port 4789") {
+			t.Errorf("a port in use: %v", err)
+		}
 	}
 }
 
