@@ -255,6 +255,23 @@ func TestBird(t *testing.T) {
 	p.wants(t, both)
 }
 
+// TestLinkLocalNeighbour checks that a node exchanges routes with a router that has a link-local address, over a session
+// between such addresses.
+func TestLinkLocalNeighbour(t *testing.T) {
+	t.Parallel()
+	ns := link(t, 2)
+	for i, host := range ns {
+		kerneltest.In(t, host, "ip", "addr", "add", fmt.Sprintf("fe80::%d/64", i+1), "dev", "eth0", "nodad")
+	}
+	conf := birdConfig("192.0.2.2", 65000, "fd00:244::40/122", "fe80::1%eth0")
+	conf = strings.Replace(conf, "local 192.0.2.2", "local fe80::2", 1)
+	b := startBird(t, ns[1], conf)
+	p := speak(t, ns[0])
+	p.send(t, command{Config: nodeConfig(bgp.Neighbour{Address: netip.MustParseAddr("fe80::2%eth0"), ASN: 65000})})
+	b.has(t, true, "fd00:244::/122")
+	p.wants(t, "fd00:244::40/122[2001:db8::2]")
+}
+
 // TestAgentRestartKeepsRoutes kills or stops an agent and starts it again. Its neighbour keeps the agent's routes meanwhile, and the
 // agent keeps the neighbour's routes from the kernel.
 func TestAgentRestartKeepsRoutes(t *testing.T) {

@@ -84,3 +84,15 @@ func (c Config) local(six bool) netip.Addr {
 	}
 	return netip.Addr{}
 }
+
+// source returns the address from which this node connects to a neighbour. The unspecified address leaves the choice to
+// the kernel: a neighbour with a link-local address expects this node's link-local one.
+func (c Config) source(neighbour netip.Addr) netip.Addr {
+	if local := c.local(neighbour.Is6()); local.IsValid() && !neighbour.IsLinkLocalUnicast() {
+		return local
+	}
+	if neighbour.Is6() {
+		return netip.IPv6Unspecified()
+	}
+	return netip.IPv4Unspecified()
+}

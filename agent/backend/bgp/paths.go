@@ -20,7 +20,7 @@ func (s *Speaker) peer(n Neighbour) *api.Peer {
 		Conf:   &api.PeerConf{NeighborAddress: n.Address.String(), PeerAsn: n.ASN},
 		Timers: &api.Timers{Config: &api.TimersConfig{ConnectRetry: 5, HoldTime: 30, KeepaliveInterval: 10, IdleHoldTimeAfterReset: 5}},
 		Transport: &api.Transport{
-			LocalAddress: s.conf.local(n.Address.Is6()).String(), RemotePort: uint32(cmp.Or(n.Port, defaultPort)), PassiveMode: n.Passive,
+			LocalAddress: s.conf.source(n.Address).String(), RemotePort: uint32(cmp.Or(n.Port, defaultPort)), PassiveMode: n.Passive,
 		},
 		GracefulRestart: &api.GracefulRestart{
 			Enabled: true, RestartTime: uint32(restartTime.Seconds()), DeferralTime: uint32(deferralTime.Seconds()), NotificationEnabled: true,
