@@ -119,6 +119,7 @@ func TestIgnored(t *testing.T) {
 		{"blue", `{"subnets": [{"cidr": "10.0.0.0/16"}], "isolated": true, "backends": [{"type": "vxlan", "vni": 7}]}`, "backends[0].vni is 7: want it as vni of the isolated network"},
 		{"default", `{"subnets": [{"cidr": "10.0.0.0/16"}], "backends": [{"type": "vxlan"}, {"type": "host-gw", "port": 9}]}`, "backends[1].port is set: a backend of the type host-gw does not have it"},
 		{"default", `{"subnets": [{"cidr": "10.0.0.0/16"}], "backends": [{"type": "ipip", "bgpPeer": [{"address": "192.0.2.1", "asn": 2}]}]}`, "backends[0].bgpPeer is set"},
+		{"default", `{"subnets": [{"cidr": "10.0.0.0/16"}], "backends": [{"type": "bgp", "when": "direct"}, {"type": "vxlan"}, {"type": "bgp", "asn": 65001}]}`, "backends[2] has the type bgp, as backends[0]"},
 		{"default", `{"subnets": [{"cidr": "10.0.0.0/16"}, {"cidr": "fd00::/64", "exclude": ["10.0.1.0/24"]}]}`, `subnets[1].exclude[0] is "10.0.1.0/24": want addresses of fd00::/64`},
 		{"default", `{"subnets": [{"cidr": "10.0.0.0/16", "exclude": ["10.0.0.1", "10.1.0.0"]}]}`, `subnets[0].exclude[1] is "10.1.0.0": want addresses of 10.0.0.0/16`},
 	} {
