@@ -207,6 +207,25 @@ func TestForeignHardwareAddress(t *testing.T) {
 	}
 }
 
+// TestGroupHardwareAddress checks that a published hardware address that no link can have is a problem of that node only.
+func TestGroupHardwareAddress(t *testing.T) {
+	t.Parallel()
+	for _, mac := range []string{"01:00:5e:00:00:01", "ff:ff:ff:ff:ff:ff", "00:00:00:00:00:00"} {
+		in := many(4, cluster.Backend{Type: cluster.VXLAN})
+		in.Peers[1].Node.Tunnel = mac
+		in.Peers[2].Node.Flannel = &cluster.FlannelNode{Type: cluster.VXLAN, MAC: mac}
+		r := backend.Compile(in)
+		if len(r.Problems) != 2 || len(kernel.Of[*kernel.FDB](r.Objects)) != 2 {
+			t.Errorf("%s: problems %v, entries %v", mac, r.Problems, kernel.Of[*kernel.FDB](r.Objects))
+		}
+		for _, p := range r.Problems {
+			if !strings.Contains(p.Err.Error(), mac+" cannot be the hardware address of a link") || p.OfThisNode() {
+				t.Errorf("%s: %v", mac, p.Err)
+			}
+		}
+	}
+}
+
 func BenchmarkCompile(b *testing.B) {
 	in := many(5000, cluster.Backend{Type: cluster.VXLAN})
 	for b.Loop() {

@@ -110,19 +110,23 @@ func (m *publishedMACs) claim(mac, node string) error {
 	return nil
 }
 
+// macOf returns the hardware address of a peer's link. The kernel rejects a forwarding entry for a group's address.
 func (in *Input) macOf(n *cluster.Node) (string, error) {
-	if n.Flannel == nil {
-		return tunnelMAC(n, in.six(), in.vni()), nil
+	mac, where := tunnelMAC(n, in.six(), in.vni()), "node "+n.Name
+	if n.Flannel != nil {
+		mac, where = n.Flannel.MAC, "flannel's lease of "+n.Name
+		if in.six() {
+			mac = n.Flannel.V6
+		}
 	}
-	mac := n.Flannel.MAC
-	if in.six() {
-		mac = n.Flannel.V6
+	raw, err := hwaddr.Parse(mac)
+	if err == nil && !hwaddr.IsUnicast(raw) {
+		err = fmt.Errorf("%s cannot be the hardware address of a link", mac)
 	}
-	mac, err := hwaddr.Canonical(mac)
 	if err != nil {
-		return "", fmt.Errorf("vxlan: flannel's lease of %s: %w", n.Name, err)
+		return "", fmt.Errorf("vxlan: %s: %w", where, err)
 	}
-	return mac, nil
+	return hwaddr.Format(raw), nil
 }
 
 // through returns a peer's objects on the tunnel. The gateway of its routes is an address in its first block. That
