@@ -77,7 +77,7 @@ func (w *Config) Changes(have *Device) (c Changes) {
 	for _, p := range w.Peers {
 		for _, one := range p.byKey(have) {
 			wanted[one.PublicKey] = true
-			if change, some := one.change(have.Peers[one.PublicKey]); some {
+			if change, some := one.change(have.Peers[one.PublicKey], have.ListenPort); some {
 				c.peers = append(c.peers, change)
 			}
 		}
@@ -122,13 +122,15 @@ func (d *Device) handshake(key Key) (t time.Time) {
 const sessionTime = 180 * time.Second
 
 // change returns the difference from an existing peer, and whether there is one. A peer with a live session keeps its
-// endpoint, which is where its packets come from.
-func (p PeerConfig) change(have *Peer) (c PeerChange, some bool) {
+// endpoint, which is where its packets come from. But if all nodes change the port that they and the device had until now,
+// no packet would arrive at either end.
+func (p PeerConfig) change(have *Peer, port int) (c PeerChange, some bool) {
 	c = PeerChange{key: p.PublicKey, keepalive: -1}
 	if have == nil {
 		return PeerChange{key: p.PublicKey, add: true, endpoint: p.Endpoint, keepalive: p.Keepalive, replace: true, allowed: p.AllowedIPs}, true
 	}
-	if have.endpoint != p.Endpoint && p.Endpoint.IsValid() && time.Since(have.handshake) > sessionTime {
+	newPort := int(have.endpoint.Port()) == port && have.endpoint.Port() != p.Endpoint.Port()
+	if have.endpoint != p.Endpoint && p.Endpoint.IsValid() && (newPort || time.Since(have.handshake) > sessionTime) {
 		c.endpoint, some = p.Endpoint, true
 	}
 	if have.keepalive != p.Keepalive {

@@ -75,6 +75,33 @@ func TestWireGuardChanges(t *testing.T) {
 	}
 }
 
+// TestNewPort checks that peers with a live session follow a port that changes on all nodes, and that a peer whose packets
+// come from another port, such as that of a NAT or its former one, keeps its endpoint.
+func TestNewPort(t *testing.T) {
+	t.Parallel()
+	at := netip.MustParseAddrPort
+	want := &Config{ListenPort: 2000, Peers: []PeerConfig{{PublicKey: key(1), Endpoint: at("192.0.2.2:2000")}}}
+	for _, c := range []struct {
+		listens  int
+		from, to string
+	}{
+		{1000, "192.0.2.2:1000", "192.0.2.2:2000"},
+		{1000, "192.0.2.2:5000", ""},
+		{1000, "192.0.2.2:2000", ""},
+		{2000, "192.0.2.2:1000", ""},
+		{2000, "198.51.100.1:2000", ""},
+	} {
+		have := &Device{ListenPort: c.listens, Peers: map[Key]*Peer{key(1): {endpoint: at(c.from), handshake: time.Now()}}}
+		got := ""
+		for _, p := range want.Changes(have).peers {
+			got = p.endpoint.String()
+		}
+		if got != c.to {
+			t.Errorf("the device listens on %d, packets come from %s: endpoint %q, want %q", c.listens, c.from, got, c.to)
+		}
+	}
+}
+
 // TestWireGuardMessages splits a thousand peers, one of them with a thousand addresses, into messages of limited size.
 // Parsing the messages must return the same peers.
 func TestWireGuardMessages(t *testing.T) {
