@@ -126,11 +126,14 @@ func (e *Engine) createTunnel(o Object, t tunnel, under int) error {
 }
 
 // explainUp explains the kernel's reply to a request that brings the link up, which opens its UDP port.
-func (t tunnel) explainUp(r netlink.Response) error {
-	if errors.Is(r.Err, unix.EADDRINUSE) {
-		return fmt.Errorf("another program or tunnel of this host uses UDP port %d: stop it, or choose another port: %w", t.port, r.Err)
+func (t tunnel) explainUp(r netlink.Response) error { return explainPort(t.port, r.Err) }
+
+// explainPort explains the error of a tunnel that opens a UDP port.
+func explainPort(port int, err error) error {
+	if errors.Is(err, unix.EADDRINUSE) {
+		return fmt.Errorf("another program or tunnel of this host uses UDP port %d: stop it, or choose another port: %w", port, err)
 	}
-	return r.Err
+	return err
 }
 
 // bridgesFrames reports whether Ethernet frames arrive through the tunnel. Anyone who can send to its port controls

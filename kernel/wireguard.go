@@ -85,7 +85,7 @@ func (p WireGuardPeer) words() string {
 }
 
 func (w *WireGuard) tunnel(typ string) tunnel {
-	return tunnel{side: Host, name: w.Name, typ: typ, mtu: w.MTU, ownerTag: w.OwnerTag,
+	return tunnel{side: Host, name: w.Name, typ: typ, mtu: w.MTU, port: w.Port, ownerTag: w.OwnerTag,
 		data: func(*netlink.Buffer, int) {}, differs: func(*LinkInfo, int) []string { return nil }}
 }
 
@@ -135,7 +135,7 @@ func (w *WireGuard) ensure(e *Engine) error {
 	}
 	c := want.Changes(have)
 	if err := end.Set(c); err != nil {
-		return err
+		return explainPort(w.Port, err)
 	}
 	return wireguard.Greet(end, c)
 }

@@ -3,6 +3,7 @@ package wgd_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -134,4 +135,22 @@ func TestUserspaceFails(t *testing.T) {
 	if err := engine(t).Apply(kernel.Objects{w}); err == nil || !strings.Contains(err.Error(), "/bin/false wg0 "+w.Socket+" exited (exit status 1)") {
 		t.Errorf("%v", err)
 	}
+}
+
+// TestPortTaken checks that the error of a port that another program uses says so, also at the next attempt.
+func TestPortTaken(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	w, e := device(t), engine(t)
+	socket, err := net.ListenPacket("udp4", fmt.Sprintf(":%d", w.Port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	for range 2 {
+		if err := e.EnsureNow(w); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("another program or tunnel of this host uses UDP port %d", w.Port)) {
+			t.Errorf("%v", err)
+		}
+	}
+	kerneltest.Run(t, "ip", "link", "del", "wg0") // ends the process
 }
