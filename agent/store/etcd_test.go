@@ -108,9 +108,10 @@ func TestEtcdSchemes(t *testing.T) {
 		{"https://a:1 b:1", ca, "b:1: want all of them with https"},
 		{"HTTPS://a:1", ca, `"HTTPS://a:1": want "https://HOST:PORT"`},
 		{"https://", "", `"https://": want`},
+		{"", "", `etcd endpoint "": want`},
 		{"https://a:1 https://root:secret@b:1", "", "an etcd endpoint contains a user name or password"},
 	} {
-		s, err := store.Etcd(store.Options{Endpoints: strings.Fields(c.endpoints), CACert: c.ca})
+		s, err := store.Etcd(store.Options{Endpoints: strings.Split(c.endpoints, " "), CACert: c.ca})
 		if err == nil {
 			_ = s.Close()
 		}

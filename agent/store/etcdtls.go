@@ -22,7 +22,7 @@ func (o Options) schemes() error {
 		switch {
 		case strings.Contains(e, "@"): // errors contain endpoints
 			return errors.New("an etcd endpoint contains a user name or password: set username and passwordFile instead")
-		case some && (scheme != "http" && scheme != "https" || host == ""):
+		case e == "" || some && (scheme != "http" && scheme != "https" || host == ""):
 			return fmt.Errorf(`etcd endpoint %q: want "https://HOST:PORT", or "http://HOST:PORT" without encryption`, e)
 		case some != strings.Contains(o.Endpoints[0], "://") || some && scheme != first:
 			return fmt.Errorf("etcd endpoints %s and %s: want all of them with https, or all with http", o.Endpoints[0], e)
