@@ -157,8 +157,8 @@ func (l *FlannelLease) set(d *leaseDocument) {
 // checkAddresses returns an error if other nodes cannot send packets to one of the addresses.
 func (l *FlannelLease) checkAddresses() error {
 	for _, a := range []netip.Addr{l.PublicIP, l.PublicIPv6} {
-		if p, what := special(netip.PrefixFrom(a, a.BitLen())); a.IsValid() && what != "" {
-			return fmt.Errorf("the address %s cannot be a node's address: %s is %s", a, p, what)
+		if a.IsValid() && CheckNodeAddress(a) != nil {
+			return CheckNodeAddress(a)
 		}
 	}
 	return nil

@@ -37,6 +37,14 @@ var specials = sync.OnceValue(func() (list []specialRange) {
 	return list
 })
 
+// CheckNodeAddress returns an error if other nodes cannot send packets to a valid address.
+func CheckNodeAddress(a netip.Addr) error {
+	if p, what := special(netip.PrefixFrom(a, a.BitLen())); what != "" {
+		return fmt.Errorf("the address %s cannot be a node's address: %s is %s", a, p, what)
+	}
+	return nil
+}
+
 // Validate returns an error if other nodes cannot send packets to the node.
 func (n *Node) Validate() error {
 	var errs []error
@@ -52,8 +60,8 @@ func (n *Node) Validate() error {
 		six[a.Addr().Is6()] = true
 		if !a.IsValid() {
 			errs = append(errs, fmt.Errorf(`node %s: an address is %s: want one like "192.0.2.1/24"`, n.Name, a))
-		} else if p, what := special(netip.PrefixFrom(a.Addr(), a.Addr().BitLen())); what != "" {
-			errs = append(errs, fmt.Errorf("node %s: the address %s cannot be a node's address: %s is %s", n.Name, a, p, what))
+		} else if err := CheckNodeAddress(a.Addr()); err != nil {
+			errs = append(errs, fmt.Errorf("node %s: %w", n.Name, err))
 		}
 	}
 	return errors.Join(errs...)

@@ -299,8 +299,10 @@ func (c *Config) validate() error {
 	}
 	six := map[bool]bool{}
 	for _, a := range c.Addresses {
-		if !a.IsValid() || a.IsUnspecified() || a.IsLoopback() || six[a.Is6()] {
+		if !a.IsValid() || six[a.Is6()] {
 			errs = append(errs, fmt.Errorf("addresses has %s: want at most one of this host's addresses for each family", a))
+		} else if err := cluster.CheckNodeAddress(a); err != nil {
+			errs = append(errs, fmt.Errorf("addresses: %w", err))
 		}
 		six[a.Is6()] = true
 	}
