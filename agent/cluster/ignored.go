@@ -32,8 +32,8 @@ func (n *Network) Ignored() error {
 		for _, key := range b.otherTypes() {
 			bad(fmt.Sprintf("backends[%d].%s", i, key), "is set: a backend of the type %s does not have it", b.Type)
 		}
-		if j := slices.IndexFunc(n.Backends[:i], func(other Backend) bool { return other.Type == BGP }); b.Type == BGP && j >= 0 {
-			bad(fmt.Sprintf("backends[%d]", i), "has the type bgp, as backends[%d]: a node has one BGP speaker, so want bgp once, with all routers in its bgpPeer", j)
+		if j := slices.IndexFunc(n.Backends, func(x Backend) bool { return x.Type == BGP }); b.Type == BGP && j < i {
+			bad(fmt.Sprintf("backends[%d]", i), "has the type bgp, as backends[%d]: a node has one BGP speaker, so want bgp once", j)
 		}
 		if n.Isolated && b.VNI != 0 {
 			bad(fmt.Sprintf("backends[%d].vni", i), "is %d: want it as vni of the isolated network", b.VNI)
