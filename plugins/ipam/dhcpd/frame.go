@@ -77,7 +77,7 @@ func fold(s uint32) uint16 {
 var errNoDatagram = errors.New("not a DHCP datagram") // constant, never assigned
 
 // datagram extracts a server's datagram to a client from a frame, and its sender. It ignores the UDP checksum, which
-// virtual links often leave incomplete.
+// virtual links often leave incomplete, and the source port, which RFC 2131 does not fix.
 func datagram(b []byte) (payload []byte, from endpoint, err error) {
 	if len(b) < etherLen+ipLen || binary.BigEndian.Uint16(b[12:]) != 0x0800 {
 		return nil, from, errNoDatagram
@@ -90,7 +90,7 @@ func datagram(b []byte) (payload []byte, from endpoint, err error) {
 	}
 	udp := ip[header:total]
 	size := int(binary.BigEndian.Uint16(udp[4:]))
-	if binary.BigEndian.Uint16(udp) != serverPort || binary.BigEndian.Uint16(udp[2:]) != clientPort || size < udpLen || size > len(udp) {
+	if binary.BigEndian.Uint16(udp[2:]) != clientPort || size < udpLen || size > len(udp) {
 		return nil, from, errNoDatagram
 	}
 	from = endpoint{append(net.HardwareAddr(nil), b[6:12]...), netip.AddrFrom4([4]byte(ip[12:16]))}

@@ -45,18 +45,17 @@ func TestDatagram(t *testing.T) {
 		t.Errorf("padded: %q, %v", p, err)
 	}
 	for name, spoil := range map[string]func([]byte) []byte{
-		"short":          func(b []byte) []byte { return b[:20] },
-		"cut":            func(b []byte) []byte { return b[:len(b)-1] },
-		"another type":   func(b []byte) []byte { b[12] = 0x86; return b },
-		"IPv6":           func(b []byte) []byte { b[14] = 0x65; return b },
-		"short header":   func(b []byte) []byte { b[14] = 0x44; return b },
-		"a fragment":     func(b []byte) []byte { b[20] = 0x20; return b },
-		"TCP":            func(b []byte) []byte { b[23] = 6; return b },
-		"IP checksum":    func(b []byte) []byte { b[25]++; return b },
-		"from elsewhere": func(b []byte) []byte { b[35]++; return b },
-		"to elsewhere":   func(b []byte) []byte { b[37]++; return b },
-		"UDP too long":   func(b []byte) []byte { b[39]++; return b },
-		"UDP too short":  func(b []byte) []byte { b[39] = 7; return b },
+		"short":         func(b []byte) []byte { return b[:20] },
+		"cut":           func(b []byte) []byte { return b[:len(b)-1] },
+		"another type":  func(b []byte) []byte { b[12] = 0x86; return b },
+		"IPv6":          func(b []byte) []byte { b[14] = 0x65; return b },
+		"short header":  func(b []byte) []byte { b[14] = 0x44; return b },
+		"a fragment":    func(b []byte) []byte { b[20] = 0x20; return b },
+		"TCP":           func(b []byte) []byte { b[23] = 6; return b },
+		"IP checksum":   func(b []byte) []byte { b[25]++; return b },
+		"to elsewhere":  func(b []byte) []byte { b[37]++; return b },
+		"UDP too long":  func(b []byte) []byte { b[39]++; return b },
+		"UDP too short": func(b []byte) []byte { b[39] = 7; return b },
 	} {
 		if p, _, err := datagram(spoil(bytes.Clone(good))); err == nil {
 			t.Errorf("%s: %q", name, p)
