@@ -35,7 +35,7 @@ func newTerm(now time.Duration, renew, rebind, valid uint32, defaultRebind float
 		t.Rebind = now + time.Duration(float64(length(valid))*defaultRebind)
 	}
 	if renew == 0 || t.Renew >= t.Rebind {
-		t.Renew = now + min(length(valid)/2, (t.Rebind-now)*4/7)
+		t.Renew = now + min(length(valid)/2, (t.Rebind-now)/7*4) // times 4 first does not fit after 83 years
 	}
 	return t
 }

@@ -23,6 +23,7 @@ func TestLeaseTimes(t *testing.T) {
 		{30, 60, 80, [3]time.Duration{30, 60, 80}},
 		{90, 95, 80, [3]time.Duration{40, 70, 80}},
 		{60, 50, 80, [3]time.Duration{28, 50, 80}},
+		{0, 0, 3153600000, [3]time.Duration{1576800000, 2759400000, 3153600000}}, // 100 years
 	} {
 		got := newTerm(now, c.renew, c.rebind, c.valid, 0.875)
 		if d := [3]time.Duration{got.Renew - now, got.Rebind - now, got.Expire - now}; d[0].Truncate(time.Second) != c.want[0]*time.Second || d[1] != c.want[1]*time.Second || d[2] != c.want[2]*time.Second {
