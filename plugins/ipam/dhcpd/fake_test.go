@@ -4,8 +4,7 @@ import (
 	"encoding/binary"
 	"net"
 	"net/netip"
-	"slices"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,24 +18,16 @@ import (
 
 // fakeServer answers DHCP messages as a test decides, also as no real server would.
 type fakeServer struct {
-	port uint16 // the source port of its answers
-
-	mu     sync.Mutex
-	answer func(q, a *dhcpv4.DHCPv4) bool // completes the answer a to q, or returns false to ignore q
-	got    []message
-}
-
-// message is a message that a server received.
-type message struct {
-	typ       dhcpv4.MessageType
-	broadcast bool
+	port     uint16                                     // the source port of its answers
+	answer   func(q, a *dhcpv4.DHCPv4, toAll bool) bool // completes the answer a to q, or returns false to ignore q
+	received atomic.Int32                               // messages
 }
 
 // fake starts a server at 10.0.0.1 on a new network.
-func fake(t *testing.T, answer func(q, a *dhcpv4.DHCPv4) bool) (*dhcptest.Network, *fakeServer) {
+func fake(t *testing.T, port uint16, answer func(q, a *dhcpv4.DHCPv4, toAll bool) bool) (*dhcptest.Network, *fakeServer) {
 	t.Helper()
 	n := dhcptest.New(t, "br0", "10.0.0.1/24")
-	s := &fakeServer{port: serverPort, answer: answer}
+	s := &fakeServer{port: port, answer: answer}
 	ns, err := netns.Open(n.Servers)
 	if err != nil {
 		t.Fatal(err)
@@ -74,16 +65,14 @@ func (s *fakeServer) serve(t *testing.T, socket *packet.Socket, mac net.Hardware
 
 // reply returns the frame with the answer to a message, or nil.
 func (s *fakeServer) reply(q *dhcpv4.DHCPv4, toAll bool, mac net.HardwareAddr) []byte {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.got = append(s.got, message{q.MessageType(), toAll})
+	s.received.Add(1)
 	a, _ := dhcpv4.NewReplyFromRequest(q, dhcpv4.WithYourIP(net.IPv4(10, 0, 0, 50)), dhcpv4.WithServerIP(net.IPv4(10, 0, 0, 1)),
 		dhcpv4.WithOption(dhcpv4.OptServerIdentifier(net.IPv4(10, 0, 0, 1))), dhcpv4.WithNetmask(net.CIDRMask(24, 32)))
 	a.UpdateOption(dhcpv4.OptMessageType(dhcpv4.MessageTypeOffer))
 	if q.MessageType() == dhcpv4.MessageTypeRequest {
 		a.UpdateOption(dhcpv4.OptMessageType(dhcpv4.MessageTypeAck))
 	}
-	if !s.answer(q, a) {
+	if !s.answer(q, a, toAll) {
 		return nil
 	}
 	f := frame(endpoint{mac, netip.MustParseAddr("10.0.0.1")}, broadcast(), a.ToBytes())
@@ -92,21 +81,13 @@ func (s *fakeServer) reply(q *dhcpv4.DHCPv4, toAll bool, mac net.HardwareAddr) [
 	return f
 }
 
-// received returns the messages that the server received.
-func (s *fakeServer) received() []message {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.got)
-}
-
 func seconds(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, n) }
 
 // TestServerWithAnotherPort gets an address from a server, or a relay, that does not send from port 67.
 func TestServerWithAnotherPort(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
-	n, s := fake(t, func(_, _ *dhcpv4.DHCPv4) bool { return true })
-	s.port = 6767
+	n, _ := fake(t, 6767, func(_, _ *dhcpv4.DHCPv4, _ bool) bool { return true })
 	d := start(t, Options{ResendTimeout: kerneltest.Slow(5 * time.Second)})
 	defer d.Close()
 	r := request("one", kerneltest.Netns(t), "")
@@ -116,3 +97,22 @@ func TestServerWithAnotherPort(t *testing.T) {
 	}
 }
 
+// TestRenewalEndsWithItsPhase checks that an attempt to renew a short lease leaves time to ask other servers: the server
+// answers broadcasts only, as a second server that takes over.
+func TestRenewalEndsWithItsPhase(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	n, _ := fake(t, serverPort, func(_, a *dhcpv4.DHCPv4, toAll bool) bool {
+		a.Options[51], a.Options[58], a.Options[59] = seconds(8), seconds(1), seconds(2)
+		return toAll
+	})
+	d := start(t, Options{})
+	defer d.Close()
+	r := request("one", kerneltest.Netns(t), "")
+	n.Join(r.Netns, "eth0")
+	get(t, d, r)
+	time.Sleep(9 * time.Second) // longer than the lease
+	if err := d.check(r); err != nil {
+		t.Error(err)
+	}
+}

@@ -113,7 +113,7 @@ func (l *lease) runDue(ctx context.Context, p protocol) error {
 	what := p.term().phase(now)
 	switch what {
 	case renewing, rebinding:
-		err = p.renew(ctx, link, what == rebinding)
+		err = l.renew(ctx, p, link, now)
 	case lost:
 		err = errors.Join(l.updateInterface(p, link), l.reacquire(ctx, p, link))
 	}
@@ -124,6 +124,14 @@ func (l *lease) runDue(ctx context.Context, p protocol) error {
 	}
 	l.saveLater()
 	return errors.Join(err, l.updateInterface(p, link))
+}
+
+// renew tries to extend a lease until its phase ends: an attempt of a short lease must not use up the time of the next phase.
+func (l *lease) renew(ctx context.Context, p protocol, link *link, now time.Duration) error {
+	t := p.term()
+	ctx, cancel := context.WithTimeoutCause(ctx, t.end(now)-now, errNoAnswer)
+	defer cancel()
+	return p.renew(ctx, link, t.phase(now) == rebinding)
 }
 
 // reacquire tries to get back a lost address.

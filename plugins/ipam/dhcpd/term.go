@@ -65,20 +65,26 @@ func (t *term) phase(now time.Duration) phase {
 	return idle
 }
 
+// end returns when the phase at now ends, unless it is lost.
+func (t *term) end(now time.Duration) time.Duration {
+	switch t.phase(now) {
+	case renewing:
+		return t.Rebind
+	case rebinding:
+		return t.Expire
+	}
+	return t.Renew
+}
+
 // next returns when the next action is due. If tried, an attempt at now has failed, and the next one follows after half
 // of the remaining phase (RFC 2131, 4.4.5). The minimum pause is shorter for short leases.
 func (t *term) next(now time.Duration, tried bool) time.Duration {
-	end := t.Renew
+	end := t.end(now)
 	switch t.phase(now) {
-	case renewing:
-		end = t.Rebind
-	case rebinding:
-		end = t.Expire
+	case idle:
+		return end
 	case lost:
 		return now
-	}
-	if end == t.Renew {
-		return end
 	}
 	if !tried {
 		return now
