@@ -116,3 +116,27 @@ func TestRenewalEndsWithItsPhase(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestServerRefusesRequests checks the error of an ADD if the server offers an address and then refuses it, and the pauses
+// between the attempts.
+func TestServerRefusesRequests(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	n, s := fake(t, serverPort, func(q, a *dhcpv4.DHCPv4, _ bool) bool {
+		if q.MessageType() == dhcpv4.MessageTypeRequest {
+			a.UpdateOption(dhcpv4.OptMessageType(dhcpv4.MessageTypeNak))
+			a.UpdateOption(dhcpv4.OptMessage("not here"))
+		}
+		return true
+	})
+	d := start(t, Options{ResendTimeout: 3 * time.Second})
+	defer d.Close()
+	r := request("one", kerneltest.Netns(t), "")
+	n.Join(r.Netns, "eth0")
+	if _, err := d.Allocate(t.Context(), r); !errorHas(err, `10.0.0.1 refuses 10.0.0.50: "not here"`) {
+		t.Error(err)
+	}
+	if n := s.received.Load(); n > 12 { // 5 attempts of 2 messages; one message may be repeated
+		t.Errorf("the server received %d messages", n)
+	}
+}

@@ -81,15 +81,15 @@ func (p *v4) acquire(ctx context.Context, l *link) error {
 		return err
 	}
 	defer x.socket.Close()
-	for {
+	var refused error // why the last offer failed
+	for pause := newBackoff(p.o.ResendMax); ; sleep(ctx, pause.next()) {
 		offer, _, err := x.ask(ctx, x.discover(), endpoint{ip: netip.IPv4Unspecified()}, broadcast(), time.Time{}, x.offered)
 		if err != nil {
-			return fmt.Errorf("no DHCP server offers an address on %s: %w", l.name, err)
+			return first(refused, fmt.Errorf("no DHCP server offers an address on %s: %w", l.name, err))
 		}
-		if err = x.request(ctx, offer); err == nil || ctx.Err() != nil {
-			return err
+		if refused = x.request(ctx, offer); refused == nil || ctx.Err() != nil {
+			return refused
 		}
-		sleep(ctx, firstPause) // rejected, or the server stopped answering: start over
 	}
 }
 

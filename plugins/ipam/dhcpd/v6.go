@@ -79,19 +79,19 @@ func (p *v6) message(typ dhcpv6.MessageType, server dhcpv6.DUID, had netip.Addr)
 // acquire gets an address. After a loss it accepts only the same one.
 func (p *v6) acquire(ctx context.Context, l *link) error {
 	had := p.address()
-	for {
+	var refused error // why the last offer failed
+	for pause := newBackoff(p.o.ResendMax); ; sleep(ctx, pause.next()) {
 		offer, err := p.ask(ctx, l, p.message(dhcpv6.MessageTypeSolicit, nil, had), time.Time{}, func(m *dhcpv6.Message) bool {
 			a := address6(m)
 			return m.MessageType == dhcpv6.MessageTypeAdvertise && m.Options.ServerID() != nil && a.IsValid() && (!had.IsValid() || a == had)
 		})
 		if err != nil {
-			return fmt.Errorf("no DHCPv6 server offers an address on %s: %w", l.name, err)
+			return first(refused, fmt.Errorf("no DHCPv6 server offers an address on %s: %w", l.name, err))
 		}
 		m := p.message(dhcpv6.MessageTypeRequest, offer.Options.ServerID(), address6(offer))
-		if err = p.confirm(ctx, l, m, address6(offer)); err == nil || ctx.Err() != nil {
-			return err
+		if refused = p.confirm(ctx, l, m, address6(offer)); refused == nil || ctx.Err() != nil {
+			return refused
 		}
-		sleep(ctx, firstPause)
 	}
 }
 
