@@ -10,13 +10,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Apply creates every object in order. After a failure it removes what this call created, in reverse, and returns the
-// failure joined with the errors of the removal.
+// Apply creates every object in order, as Create does. After a failure it removes what this call created, in reverse, and
+// returns the failure joined with the errors of the removal.
+func (e *Engine) Apply(list Objects) error {
+	start := len(e.created)
+	if err := e.Create(list); err != nil {
+		return errors.Join(err, e.rollback(start))
+	}
+	return nil
+}
+
+// Create creates every object in order. After a failure the caller calls Undo.
 //
 // It works in phases: links, addresses, routes and so on; one nftables transaction; what had to wait for that; then it
 // waits until packets pass through new pairs, and announces their addresses.
-func (e *Engine) Apply(list Objects) error {
-	start := len(e.created)
+func (e *Engine) Create(list Objects) error {
 	p := e.phasesOf(list)
 	err := e.ensureAll(p[creating])
 	if err == nil {
@@ -28,10 +36,7 @@ func (e *Engine) Apply(list Objects) error {
 	if err == nil {
 		err = e.announceAll(p)
 	}
-	if err != nil {
-		return errors.Join(err, e.rollback(start))
-	}
-	return nil
+	return err
 }
 
 func (e *Engine) ensureAll(list Objects) error {

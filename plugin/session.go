@@ -181,7 +181,7 @@ func (s *session) apply() error {
 	if len(list) == 0 {
 		return nil
 	}
-	err := s.engine.Apply(list)
+	err := s.engine.Create(list) // undo reverts it after a failure, once addresses are released that need the links
 	if o, ok := errors.AsType[*kernel.ObjectError](err); ok {
 		for _, w := range waiting {
 			if w.Object == o.Object && s.failed < 0 {
