@@ -157,9 +157,13 @@ func reachable(r *cni.Result, gw netip.Addr) bool {
 	return gw.IsLinkLocalUnicast() || slices.ContainsFunc(r.IPs, func(ip cni.IP) bool { return ip.Address.Contains(gw) })
 }
 
-// releaseAll releases the addresses.
+// releaseAll releases the addresses. If a program in the container set the interface down, releaseAll sets it up.
 func (l *lease) releaseAll(link *link) error {
 	var errs []error
+	if !link.up {
+		errs = append(errs, link.prepare(l.conf.V6 || l.conf.AcceptRA))
+		sleep(l.d.ctx, firstPause)
+	}
 	for _, p := range l.protocols {
 		ctx, cancel := context.WithTimeout(context.Background(), l.d.o.Timeout)
 		errs = append(errs, l.contain(p, func() error { return p.release(ctx, link) }))

@@ -103,7 +103,9 @@ func (l *link) prepare(v6 bool) error {
 		if !l.up {
 			list = append(list, &kernel.Up{In: kernel.Container, Link: l.name})
 		}
-		if err := e.Apply(list); err != nil || !v6 {
+		err := e.Apply(list)
+		l.up = l.up || err == nil
+		if err != nil || !v6 {
 			return err
 		}
 		own := kernel.Objects{&kernel.Addr{In: kernel.Container, Link: l.name, Prefix: netip.PrefixFrom(l.local(), 64)}}
