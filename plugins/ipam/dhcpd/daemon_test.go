@@ -103,8 +103,8 @@ func TestLease(t *testing.T) {
 	for _, rt := range res.Routes {
 		text += fmt.Sprintf("%s via %s priority %d scope %v; ", rt.Dst, rt.GW, rt.Priority, rt.Scope != nil)
 	}
-	const want = "10.9.0.0/16 via 10.0.0.7 priority 7 scope false; 0.0.0.0/0 via 10.0.0.1 priority 7 scope false; " +
-		"10.8.0.0/16 via invalid IP priority 7 scope true; 10.7.0.0/16 via 10.0.0.9 priority 0 scope false; "
+	const want = "10.8.0.0/16 via invalid IP priority 7 scope true; 10.9.0.0/16 via 10.0.0.7 priority 7 scope false; " +
+		"0.0.0.0/0 via 10.0.0.1 priority 7 scope false; 10.7.0.0/16 via 10.0.0.9 priority 0 scope false; "
 	if text != want {
 		t.Errorf("routes: %s\nwant:   %s", text, want)
 	}

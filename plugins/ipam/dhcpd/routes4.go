@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
@@ -12,28 +13,41 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// routes4 returns the routes of an acknowledgement. If it has classless routes, the router and static route options are
-// ignored (RFC 3442).
-func routes4(m *dhcpv4.DHCPv4, priority int) (out []cni.Route) {
-	add := func(dst netip.Prefix, gw netip.Addr) {
-		r := cni.Route{Dst: dst, GW: gw, Priority: priority}
-		if !gw.IsValid() || gw.IsUnspecified() {
-			scope := kernel.ScopeLink // for a route without a gateway
-			r.GW, r.Scope = netip.Addr{}, &scope
-		}
-		out = append(out, r)
+// routes4 returns the routes of an acknowledgement with an address. The routes without a gateway are first: the kernel
+// accepts a gateway only if it has a route to it. A gateway that is not on the address's subnet gets such a route.
+func routes4(m *dhcpv4.DHCPv4, address netip.Prefix, priority int) []cni.Route {
+	var direct, out []cni.Route
+	onLink := func(dst netip.Prefix) {
+		scope := kernel.ScopeLink
+		direct = append(direct, cni.Route{Dst: dst, Scope: &scope, Priority: priority})
 	}
+	all := options4(m)
+	for _, r := range all {
+		if r.gw.IsUnspecified() {
+			onLink(r.dst)
+		}
+	}
+	for _, r := range all {
+		if r.gw.IsUnspecified() {
+			continue
+		}
+		if !address.Contains(r.gw) && !slices.ContainsFunc(direct, func(d cni.Route) bool { return d.Dst.Contains(r.gw) }) {
+			onLink(netip.PrefixFrom(r.gw, 32))
+		}
+		out = append(out, cni.Route{Dst: r.dst, GW: r.gw, Priority: priority})
+	}
+	return append(direct, out...)
+}
+
+// options4 returns the routes in the options of an acknowledgement. If it has classless routes, the router and static route
+// options are ignored (RFC 3442).
+func options4(m *dhcpv4.DHCPv4) []route4 {
 	if classless, ok := parseClassless(m.Options.Get(dhcpv4.OptionClasslessStaticRoute)); ok {
-		for _, r := range classless {
-			add(r.dst, r.gw)
-		}
-		return out
+		return classless
 	}
-	for _, r := range parseStatic(m.Options.Get(dhcpv4.OptionStaticRoutingTable)) {
-		add(r.dst, r.gw)
-	}
+	out := parseStatic(m.Options.Get(dhcpv4.OptionStaticRoutingTable))
 	if r := m.Router(); len(r) > 0 {
-		add(netip.PrefixFrom(netip.IPv4Unspecified(), 0), fromIP(r[0]))
+		out = append(out, route4{netip.PrefixFrom(netip.IPv4Unspecified(), 0), fromIP(r[0])})
 	}
 	return out
 }

@@ -3,6 +3,7 @@ package dhcpd
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"testing"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
@@ -22,14 +23,17 @@ func TestRoutes4(t *testing.T) {
 		{"router", dhcpv4.Options{3: router}, "0.0.0.0/0 via 10.0.0.1; "},
 		{"classless takes precedence", dhcpv4.Options{3: router, 33: {10, 8, 0, 1, 10, 0, 0, 8}, 121: {16, 10, 9, 10, 0, 0, 7}}, "10.9.0.0/16 via 10.0.0.7; "},
 		{"classless of every length", dhcpv4.Options{121: {0, 10, 0, 0, 1, 8, 11, 10, 0, 0, 2, 23, 10, 2, 3, 10, 0, 0, 3, 32, 10, 9, 9, 9, 0, 0, 0, 0}},
-			"0.0.0.0/0 via 10.0.0.1; 11.0.0.0/8 via 10.0.0.2; 10.2.2.0/23 via 10.0.0.3; 10.9.9.9/32 on the link; "},
+			"10.9.9.9/32 on the link; 0.0.0.0/0 via 10.0.0.1; 11.0.0.0/8 via 10.0.0.2; 10.2.2.0/23 via 10.0.0.3; "},
+		{"router elsewhere", dhcpv4.Options{3: {172, 31, 1, 1}}, "172.31.1.1/32 on the link; 0.0.0.0/0 via 172.31.1.1; "},
+		{"classless elsewhere", dhcpv4.Options{121: {0, 172, 31, 1, 1, 32, 172, 31, 1, 2, 0, 0, 0, 0, 8, 12, 172, 31, 1, 2}},
+			"172.31.1.2/32 on the link; 172.31.1.1/32 on the link; 0.0.0.0/0 via 172.31.1.1; 12.0.0.0/8 via 172.31.1.2; "},
 		{"classless invalid", dhcpv4.Options{3: router, 121: {33, 10, 9, 1, 1, 1, 10, 0, 0, 7}}, "0.0.0.0/0 via 10.0.0.1; "},
 		{"classless truncated", dhcpv4.Options{3: router, 121: {16, 10, 9, 10, 0, 0}}, "0.0.0.0/0 via 10.0.0.1; "},
 		{"static", dhcpv4.Options{33: {10, 8, 0, 1, 10, 0, 0, 8, 11, 0, 0, 0, 10, 0, 0, 9, 0, 0, 0, 0, 10, 0, 0, 9, 192, 168, 1, 0, 10, 0, 0, 5, 1, 2}},
 			"10.8.0.1/32 via 10.0.0.8; 11.0.0.0/8 via 10.0.0.9; 192.168.1.0/24 via 10.0.0.5; "},
 	} {
 		got := ""
-		for _, r := range routes4(&dhcpv4.DHCPv4{YourIPAddr: net.IPv4(10, 0, 0, 9), Options: c.options}, 3) {
+		for _, r := range routes4(&dhcpv4.DHCPv4{Options: c.options}, netip.MustParsePrefix("10.0.0.9/24"), 3) {
 			via := "via " + r.GW.String()
 			if r.Scope != nil {
 				via = "on the link"

@@ -173,8 +173,8 @@ func (p *v4) config(m *dhcpv4.DHCPv4) netConfig {
 	if bits == 0 { // no mask, or not ones before zeros
 		bits, _ = m.YourIPAddr.DefaultMask().Size()
 	}
-	g := netConfig{Routes: routes4(m, p.conf.Priority)}
 	ip := cni.IP{Address: netip.PrefixFrom(yourAddr(m), bits)}
+	g := netConfig{Routes: routes4(m, ip.Address, p.conf.Priority)}
 	for _, rt := range slices.Backward(g.Routes) {
 		if rt.Dst.Bits() == 0 {
 			ip.Gateway = rt.GW
