@@ -120,6 +120,9 @@ func (d *Driver) setGateway(id string, wanted []netip.Addr) (any, error) {
 	if len(wanted) > 0 {
 		gateway = wanted[0]
 	}
+	if gateway == p.Subnet.Addr() || gateway.Is4() && gateway == ipam.LastOf(p.Subnet) {
+		return nil, fmt.Errorf("--gateway %s: the network or the broadcast address of the subnet %s is no gateway", gateway, p.Subnet)
+	}
 	if p.Network != "" && gateway != p.Subnet.Addr().Next() {
 		return nil, fmt.Errorf("--gateway %s: the cluster chooses the gateway of each host", gateway)
 	}

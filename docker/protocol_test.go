@@ -193,6 +193,17 @@ func TestSamePoolTwice(t *testing.T) {
 	h.network("n3", "", pool4)
 }
 
+// TestInvalidGateway requests gateways through which the kernel accepts no route.
+func TestInvalidGateway(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	id := h.call("IpamDriver.RequestPool", `{"Pool":"10.30.0.0/24"}`)["PoolID"].(string)
+	for _, a := range []string{"10.30.0.0", "10.30.0.255", "10.31.0.1"} {
+		request := `{"PoolID":"` + id + `","Address":"` + a + `","Options":{"RequestAddressType":"com.docker.network.gateway"}}`
+		h.fails("IpamDriver.RequestAddress", request, a)
+	}
+}
+
 // TestAddressesRunOut requests addresses from a part of a pool until none is left, and one outside it.
 func TestAddressesRunOut(t *testing.T) {
 	t.Parallel()
