@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -171,8 +172,14 @@ func (s *session) isAttached() bool {
 	return err == nil && r.HasNetns()
 }
 
-// needNetns fails if the namespace does not exist.
+// needNetns fails if the namespace does not exist, or if only this process finds it at its path: every later command, such
+// as gc, would take it for a namespace that is gone.
 func (s *session) needNetns() error {
+	for _, own := range []string{"/proc/self/fd/", "/proc/thread-self/fd/", "/dev/fd/"} {
+		if strings.HasPrefix(s.rt.NetNS, own) {
+			return fmt.Errorf("%s is another file for every process: want a path like /run/netns/NAME or /proc/PID/ns/net", s.rt.NetNS)
+		}
+	}
 	if _, err := os.Stat(s.rt.NetNS); errors.Is(err, os.ErrNotExist) {
 		return noNetns(s.rt.NetNS)
 	}

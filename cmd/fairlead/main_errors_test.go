@@ -39,6 +39,7 @@ func TestErrors(t *testing.T) {
 		{"fairlead add nope ns", map[string]string{"NETCONFPATH": empty}, 1, "Put the configuration of a network there, set NETCONFPATH, or name a file\n"},
 		{"fairlead add one /nowhere", nil, 1, "there is no network namespace /nowhere\nCreate one: ip netns add NAME\n"},
 		{"fairlead add one fairlead-nowhere", nil, 1, "there is no network namespace /run/netns/fairlead-nowhere\nCreate one: ip netns add fairlead-nowhere\n"},
+		{"fairlead add one /proc/self/fd/0", nil, 1, "/proc/self/fd/0 is another file for every process: want a path like /run/netns/NAME"},
 		{"fairlead del one /nowhere", nil, 1, "file does not exist\nSet CNI_PATH to the directories of your plugins\n"},
 		{"fairlead del one /nowhere", map[string]string{"CNI_ARGS": "x"}, 1, `"x"`},
 		{"fairlead del one /nowhere -i a/b", nil, 2, "a/b"},
