@@ -72,7 +72,8 @@ func (k *kernelReconciler) run(ctx context.Context) error {
 	return k.monitor.Run(ctx, func(ev []reconcile.Event) { k.send(ctx, kernelEvents{"", ev}) })
 }
 
-// needsResync reports whether the events contain changes that this agent neither made nor wants.
+// needsResync reports whether the events contain changes that this agent neither made nor wants, or that can change the
+// underlay.
 func (k *kernelReconciler) needsResync(h kernelEvents) (yes bool) {
 	rec, watch := k.rec, k.isUnderlay
 	if h.network != "" {
@@ -87,6 +88,9 @@ func (k *kernelReconciler) needsResync(h kernelEvents) (yes bool) {
 		}
 		if l, gone, ok := ev.Link(); ok && h.network == "" && k.mtuIndex != nil {
 			yes = k.mtuIndex.update(l, gone) || yes
+		}
+		if h.network == "" && ev.ChangesDefaultRoute() {
+			k.mtuIndex, k.link, yes = nil, "", true // the default route tells the underlay and the uplinks
 		}
 		yes = rec.NeedsResync(ev, watch) || yes
 	}

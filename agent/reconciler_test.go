@@ -203,6 +203,13 @@ func TestUnderlayEvents(t *testing.T) {
 	if noticed("addr add 2001:db8:1::1/64 dev eth1 nodad", time.Second) {
 		t.Error("an address of another link: noticed")
 	}
+	ip("addr add 198.51.100.1/24 dev eth1")
+	if !noticed("route replace default via 198.51.100.254", kerneltest.Slow(5*time.Second)) {
+		t.Error("a default route through another link: not noticed")
+	}
+	if h, err := k.host(nil, nil); err != nil || h.Underlay.Link != "eth1" {
+		t.Errorf("after the default route moved: got %+v, %v; want eth1", h, err)
+	}
 }
 
 // TestUnderlayWithoutDefaultRoute checks that a node whose default route is gone keeps its underlay: the link with the

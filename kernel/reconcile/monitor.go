@@ -135,3 +135,12 @@ func (ev Event) Link() (l *kernel.LinkInfo, gone, ok bool) {
 	}
 	return kernel.ParseLink(ev.body), ev.typ == unix.RTM_DELLINK, true
 }
+
+// ChangesDefaultRoute reports whether an event is about a default route of the main table.
+func (ev Event) ChangesDefaultRoute() bool {
+	if ev.nft || ev.missed || ev.typ != unix.RTM_NEWROUTE && ev.typ != unix.RTM_DELROUTE || len(ev.body) < unix.SizeofRtMsg {
+		return false
+	}
+	r := kernel.ParseRoute(ev.body)
+	return r.Table == kernel.MainTable && r.Dst.IsValid() && r.Dst.Bits() == 0
+}
