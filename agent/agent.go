@@ -269,7 +269,8 @@ func (a *Agent) reconcile(ctx context.Context) (again time.Duration) {
 		a.tellPolicy()
 		return a.status.failed(err)
 	}
-	problems := a.runBGP(ctx, self, &host)
+	problems, retry := a.runBGP(ctx, self, &host)
+	again = sooner(again, retry)
 	synced := a.storeCache.synced()
 	w, known := a.compile(self, host)
 	if !known {

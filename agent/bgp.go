@@ -17,20 +17,20 @@ import (
 )
 
 // runBGP starts, updates or stops the BGP speaker as the default network asks, and stores the routes that it learned. A
-// failure is a problem of this node only.
-func (a *Agent) runBGP(ctx context.Context, self *cluster.Node, h *desired.Host) (problems []backend.Problem) {
+// failure is a problem of this node only; runBGP then returns when to try again. 0 means never.
+func (a *Agent) runBGP(ctx context.Context, self *cluster.Node, h *desired.Host) (problems []backend.Problem, again time.Duration) {
 	var want *bgp.Config
 	a.storeCache.read(func(s *cluster.Snapshot) { want = bgpConfig(s, self) })
 	silent := withoutFamily(want)
 	var err error
 	h.Learned, err = a.speaker.Reconcile(ctx, want, func() ([]backend.Learned, error) { return a.reconciler.learnedRoutes(h.Underlay.Index) })
 	if err != nil {
-		problems = append(problems, backend.Problem{Node: self.Name, Err: fmt.Errorf("bgp: %w", err)})
+		problems, again = append(problems, backend.Problem{Node: self.Name, Err: fmt.Errorf("bgp: %w", err)}), lastRetry
 	}
 	for _, p := range silent {
 		problems = append(problems, backend.Problem{Node: "block " + p.String(), Err: errors.New("bgp does not announce it, because this node has no address of that family")})
 	}
-	return problems
+	return problems, again
 }
 
 // sessionPatience is the time without a BGP session after which the agent reports a problem. A session takes some seconds

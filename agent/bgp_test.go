@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"net"
 	"net/netip"
 	"path/filepath"
 	"slices"
@@ -104,24 +105,31 @@ func TestSessionProblems(t *testing.T) {
 	}
 }
 
-// TestSessionCheckedLater checks that the agent reconciles again when a neighbour may have been without a session for too
-// long.
-func TestSessionCheckedLater(t *testing.T) {
-	t.Parallel()
+// newBGPAgent returns an agent of a cluster with the backend bgp, the network's entry, and the agent's address.
+func newBGPAgent(t *testing.T, address string) (*Agent, store.Entry) {
+	t.Helper()
 	lib := t.TempDir()
 	c := &config.Config{Node: "a", Store: config.Store{File: filepath.Join(lib, "store")}}
 	s, err := c.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
-	a, err := newAgent(Options{Config: c, Store: s, Lib: lib, Run: filepath.Join(lib, "r"), Log: quietLog()}, &recorder{netip.MustParsePrefix("127.0.0.9/32")})
+	t.Cleanup(func() { _ = s.Close() })
+	a, err := newAgent(Options{Config: c, Store: s, Lib: lib, Run: filepath.Join(lib, "r"), Log: quietLog()}, &recorder{netip.MustParsePrefix(address + "/32")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer a.speaker.Stop()
+	t.Cleanup(a.speaker.Stop)
 	network := store.Entry{Key: cluster.NetworkKey(cluster.DefaultNetwork), Value: []byte(`{"subnets": [{"cidr": "10.244.0.0/16"}], "backends": [{"type": "bgp"}]}`), Revision: 1}
 	a.storeCache.Reset(source.DecodeAll([]store.Entry{network}), 1)
+	return a, network
+}
+
+// TestSessionCheckedLater checks that the agent reconciles again when a neighbour may have been without a session for too
+// long.
+func TestSessionCheckedLater(t *testing.T) {
+	t.Parallel()
+	a, network := newBGPAgent(t, "127.0.0.9")
 	if again := a.reconcile(t.Context()); again != 0 {
 		t.Errorf("without a neighbour: again after %v (%v)", again, a.status.NotReady())
 	}
@@ -130,4 +138,20 @@ func TestSessionCheckedLater(t *testing.T) {
 	if again := a.reconcile(t.Context()); again <= 0 || again > sessionPatience {
 		t.Errorf("with a neighbour that has no session: again after %v, want at most %v", again, sessionPatience)
 	}
+}
+
+// TestSpeakerStartsLater starts the agent while another program has BGP's port. The agent tries again.
+func TestSpeakerStartsLater(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.10:179")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	a, _ := newBGPAgent(t, "127.0.0.10")
+	if again := a.reconcile(t.Context()); again <= 0 || again > lastRetry {
+		t.Errorf("again after %v, want at most %v", again, lastRetry)
+	}
+	l.Close() // a process that another test starts may have the socket for some time
+	kerneltest.Until(t, func() bool { return a.reconcile(t.Context()) == 0 })
 }
