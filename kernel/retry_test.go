@@ -5,14 +5,16 @@ import (
 	"errors"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // TestContextEndsWaits checks that each wait of an engine ends with the context, long before its own limit, and that
@@ -94,16 +96,40 @@ func TestPortYetToBeEnabled(t *testing.T) {
 		return strings.Contains(kerneltest.Run(t, "ip", "link", "show", "veth1"), "state UP") &&
 			strings.Contains(kerneltest.Run(t, "bridge", "link", "show", "dev", "veth1"), "state disabled")
 	})
-	enable := exec.Command("sh", "-c", "sleep 0.3; bridge link set dev veth1 state 3")
-	began := time.Now()
-	if err := enable.Start(); err != nil {
-		t.Fatal(err)
-	}
+	enable, began, enabled := enabler(t, e, "veth1"), time.Now(), make(chan error)
+	go func() {
+		time.Sleep(300 * time.Millisecond)
+		enabled <- enable()
+	}()
 	if d, err := e.Compare(list); err != nil || len(d) > 0 || time.Since(began) < 300*time.Millisecond {
 		t.Errorf("after %v: %v %v", time.Since(began), err, d)
 	}
-	if err := enable.Wait(); err != nil {
+	if err := <-enabled; err != nil {
 		t.Error(err)
+	}
+}
+
+// enabler returns a function that enables a port of a bridge, without a process that would wait for a processor first.
+func enabler(t *testing.T, e *kernel.Engine, port string) (enable func() error) {
+	t.Helper()
+	i, err := e.LinkIndex(kernel.Host, port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := netlink.Dial(unix.NETLINK_ROUTE, make([]byte, netlink.BufferSize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	body := netlink.LinkMessage(i, 0, 0)
+	body[0] = unix.AF_BRIDGE
+	body.Nest(unix.IFLA_PROTINFO, func(n *netlink.Buffer) { n.Uint8(unix.IFLA_BRPORT_STATE, kernel.PortForwarding) })
+	return func() error {
+		answer, err := c.Do([]netlink.Request{{Type: unix.RTM_SETLINK, Flags: unix.NLM_F_ACK, Body: body}})
+		if err == nil {
+			err = answer[0].Err
+		}
+		return err
 	}
 }
 

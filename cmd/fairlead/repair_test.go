@@ -295,8 +295,12 @@ func TestRepairHealthy(t *testing.T) {
 }
 
 // monitor records changes of links, addresses, routes and the ruleset, until the caller calls end. It starts when the
-// kernel has reported nothing for a second: the state of a new link follows later.
+// new links are up, which follows later, and the kernel has reported nothing for a second.
 func (s *site) monitor() (end func() string) {
+	kerneltest.Until(s, func() bool {
+		links := strings.TrimSpace(kerneltest.Run(s, "ip", "-br", "link", "show", "type", "veth"))
+		return strings.Count(links, " UP ") == strings.Count(links, "\n")+1
+	})
 	file, err := os.Create(filepath.Join(s.TempDir(), "events"))
 	must(s, err)
 	defer file.Close()
