@@ -2,6 +2,8 @@ package agent
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"strings"
@@ -18,7 +20,8 @@ type networkReporter interface {
 }
 
 // reportSpread is the time for each node of the cluster during which its agents report a change of the networks, each at
-// a random moment. The first one writes, and the others find that nothing is left to write.
+// a random moment. The first one writes, and the others find that nothing is left to write. They repeat a report that the
+// store rejects at the same rate.
 const reportSpread = 20 * time.Millisecond
 
 // networkReports reports the state of each network to the store.
@@ -26,7 +29,9 @@ type networkReports struct {
 	mu       sync.Mutex
 	want     map[string]networkReport // by name of the network
 	due      time.Time                // when to report want; zero: it was reported
+	nodes    int                      // in the cluster
 	reported map[string]networkReport // used by one goroutine only
+	failed   error                    // of the last report; used by the same goroutine
 }
 
 // networkReport is the state of a network at a revision of its key: the report names the version of the network.
@@ -49,32 +54,44 @@ func (r *networkReports) set(s *cluster.Snapshot, w *desired.State, revision map
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.nodes = len(s.Nodes)
 	if !maps.Equal(want, r.want) {
-		r.want, r.due = want, time.Now().Add(rand.N(time.Duration(len(s.Nodes)+1)*reportSpread))
+		r.want, r.due = want, r.moment()
 	}
 }
 
-// report writes what changed, if that is due.
+// moment returns when this agent writes its next report.
+func (r *networkReports) moment() time.Time {
+	return time.Now().Add(rand.N(time.Duration(r.nodes+1) * reportSpread))
+}
+
+// report writes what changed, if that is due. A network whose report fails does not hold up the others.
 func (r *networkReports) report(ctx context.Context, to networkReporter) error {
 	r.mu.Lock()
 	want, due := r.want, !r.due.IsZero() && time.Now().After(r.due)
 	r.mu.Unlock()
 	if !due {
-		return nil
+		return r.failed
 	}
+	var errs []error
+	reported := map[string]networkReport{}
 	for name, report := range want {
-		if have, known := r.reported[name]; known && have == report {
-			continue
+		if have, known := r.reported[name]; !known || have != report {
+			if err := to.SetNetworkReady(ctx, name, report.problem); err != nil {
+				errs = append(errs, fmt.Errorf("report the state of network %s: %w", name, err))
+				continue
+			}
 		}
-		if err := to.SetNetworkReady(ctx, name, report.problem); err != nil {
-			return err
-		}
+		reported[name] = report
 	}
-	r.reported = want
+	r.reported, r.failed = reported, errors.Join(errs...)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if maps.Equal(want, r.want) {
+	switch {
+	case r.failed != nil:
+		r.due = r.moment()
+	case maps.Equal(want, r.want):
 		r.due = time.Time{}
 	}
-	return nil
+	return r.failed
 }

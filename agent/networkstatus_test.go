@@ -3,6 +3,8 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,4 +65,49 @@ func TestNetworkReports(t *testing.T) {
 	revision["networks/default"] = 3 // the administrator changes something that is no problem
 	report(desired.State{}, 1)
 	report(desired.State{}, 0)
+}
+
+// TestRejectedNetworkReport checks that a network whose report the store rejects does not hold up the reports of other
+// networks, and that an agent of a large cluster does not repeat the rejected one all the time.
+func TestRejectedNetworkReport(t *testing.T) {
+	t.Parallel()
+	s, revision := cluster.NewSnapshot(), map[string]int64{}
+	for i := range 5000 {
+		s.Nodes[fmt.Sprint("n", i)] = &cluster.Node{}
+	}
+	for _, name := range []string{"a", "b", "c", "rejected"} {
+		s.Networks[name] = &cluster.Network{}
+	}
+	var r networkReports
+	r.set(s, &desired.State{}, revision)
+	r.due = time.Now().Add(-time.Second)
+	to := &rejectingOne{networkConditions{problems: map[string]string{}}, errors.New("the object is invalid")}
+	for range 5 {
+		if err := r.report(t.Context(), to); !errors.Is(err, to.why) || !strings.Contains(err.Error(), "network rejected") {
+			t.Errorf("the error is %v", err)
+		}
+	}
+	if to.calls != 3 || len(to.problems) != 3 || time.Until(r.due) <= 0 {
+		t.Errorf("%d reports of the networks %v, the next at %v", to.calls, to.problems, r.due)
+	}
+	s.Networks["rejected"], revision["networks/rejected"] = &cluster.Network{}, 1 // the administrator corrects it
+	to.why = nil
+	r.set(s, &desired.State{}, revision)
+	r.due = time.Now().Add(-time.Second)
+	if err := r.report(t.Context(), to); err != nil || len(to.problems) != 4 || !r.due.IsZero() {
+		t.Errorf("after the correction: %v, %v", err, to.problems)
+	}
+}
+
+// rejectingOne rejects the reports of one network.
+type rejectingOne struct {
+	networkConditions
+	why error
+}
+
+func (n *rejectingOne) SetNetworkReady(ctx context.Context, network, problem string) error {
+	if network == "rejected" && n.why != nil {
+		return n.why
+	}
+	return n.networkConditions.SetNetworkReady(ctx, network, problem)
 }
