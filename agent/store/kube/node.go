@@ -74,11 +74,13 @@ func (s *Store) addFlannel(doc *cluster.Node, annotations map[string]string) {
 }
 
 // NodeAddresses returns the InternalIPs in a Node's status, the first of each family, by which other nodes reach the node.
+// Some cloud providers also list link-local addresses.
 func NodeAddresses(n *corev1.Node) (list []netip.Addr) {
 	six := map[bool]bool{}
 	for _, a := range n.Status.Addresses {
 		ip, err := netip.ParseAddr(a.Address)
-		if a.Type != corev1.NodeInternalIP || err != nil || six[ip.Is6()] {
+		ip = ip.Unmap()
+		if a.Type != corev1.NodeInternalIP || err != nil || six[ip.Is6()] || ip.IsLinkLocalUnicast() {
 			continue
 		}
 		six[ip.Is6()] = true
