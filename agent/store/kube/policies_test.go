@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/agent/store/kube"
 	"github.com/fairlead/fairlead/internal/kubetest"
@@ -92,6 +93,7 @@ func testPolicies(t *testing.T, server *kubetest.Server) {
 		return errors.Join(errs...)
 	})
 	testNodePolicy(t, config)
+	testLeasePolicy(t, server, agent, config)
 	testPortsPolicy(t, server)
 	server.Delete("/api/v1/nodes/v1")
 	server.Delete("/api/v1/nodes/v2")
@@ -113,6 +115,9 @@ func testNodePolicy(t *testing.T, agent *rest.Config) {
 		{"v1/status", `{"status": {"conditions": [{"type": "Ready", "status": "True"}]}}`, "only the condition NetworkUnavailable"},
 		{"v1/status", `{"status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.9"}]}}`, "only the condition NetworkUnavailable"},
 		{"v1/status", `{"status": {"capacity": {"pods": "1"}}}`, "only the condition NetworkUnavailable"},
+		{"v1/status", `{"status": {"images": [{"names": ["x"]}]}}`, "only the condition NetworkUnavailable"},
+		{"v1/status", `{"status": {"declaredFeatures": ["X"]}}`, "only the condition NetworkUnavailable"},
+		{"v1/status", `{"status": {"runtimeHandlers": [{"name": "x"}]}}`, "only the condition NetworkUnavailable"},
 	} {
 		q, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, agent.Host+"/api/v1/nodes/"+c.path, strings.NewReader(c.patch))
 		if err != nil {
@@ -129,6 +134,40 @@ func testNodePolicy(t *testing.T, agent *rest.Config) {
 			t.Errorf("%s %s: %s, %s", c.path, c.patch, r.Status, raw)
 		}
 	}
+}
+
+// testLeasePolicy checks that the agent of the node v1 writes its session and VNIs, and no other Leases: the namespace may be
+// kube-system, which has those of the scheduler and of kube-controller-manager.
+func testLeasePolicy(t *testing.T, server *kubetest.Server, agent *kube.Store, config *rest.Config) {
+	for _, c := range []struct{ key, refusal string }{
+		{cluster.VNIKey(4242), ""},
+		{cluster.AliveKey("v2"), "cannot write the session of another node"},
+	} {
+		revision, err := agent.Commit(t.Context(), put(c.key, "x", 0))
+		if err == nil {
+			_, err = agent.Commit(t.Context(), store.Op{Key: c.key, Expect: revision})
+		}
+		if (err == nil) != (c.refusal == "") || err != nil && !strings.Contains(err.Error(), c.refusal) {
+			t.Errorf("%s: %v", c.key, err)
+		}
+	}
+	if held, err := agent.Hold(t.Context(), cluster.AliveKey("v1"), []byte("{}"), 0); err != nil {
+		t.Error(err)
+	} else {
+		held.Release()
+	}
+	const path = "/apis/coordination.k8s.io/v1/namespaces/" + namespace + "/leases"
+	if err := server.Create(path, "{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: kube-scheduler}}"); err != nil {
+		t.Fatal(err)
+	}
+	client, err := kube.Client(kube.Options{Config: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Delete().AbsPath(path, "kube-scheduler").Do(t.Context()).Error(); err == nil || !strings.Contains(err.Error(), "the Lease of another program") {
+		t.Errorf("an agent deletes the scheduler's Lease: %v", err)
+	}
+	server.Delete(path, "kube-scheduler")
 }
 
 // testPortsPolicy applies the policy of the page about pods with several networks, which rejects host ports in annotations.
