@@ -32,13 +32,19 @@ type object struct {
 		ResourceVersion string            `json:"resourceVersion"`
 		Annotations     map[string]string `json:"annotations"`
 	} `json:"metadata"`
-	Spec struct {
-		Config string `json:"config"`
-	} `json:"spec"`
+	Spec json.RawMessage `json:"spec"`
 }
 
+// definition returns the object's content. Another component may have created the type, with a schema that allows any
+// spec. It is then the problem of the pods that select the network.
 func (o *object) definition() podstate.Definition {
-	return podstate.Definition{Namespace: o.Metadata.Namespace, Name: o.Metadata.Name, Config: o.Spec.Config, Resource: o.Metadata.Annotations[resourceAnnotation]}
+	var spec struct{ Config json.RawMessage }
+	var config string
+	_ = json.Unmarshal(o.Spec, &spec) // what is no object has no config
+	if len(spec.Config) > 0 && json.Unmarshal(spec.Config, &config) != nil {
+		config = string(spec.Config)
+	}
+	return podstate.Definition{Namespace: o.Metadata.Namespace, Name: o.Metadata.Name, Config: config, Resource: o.Metadata.Annotations[resourceAnnotation]}
 }
 
 const (

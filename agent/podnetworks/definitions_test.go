@@ -2,7 +2,10 @@ package podnetworks
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -12,6 +15,7 @@ import (
 	"github.com/fairlead/fairlead/agent/podstate"
 	"github.com/fairlead/fairlead/agent/store/kube"
 	"github.com/fairlead/fairlead/internal/kubetest"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // TestShortWatches checks that watches that the API ends at once are not repeated at once.
@@ -27,5 +31,47 @@ func TestShortWatches(t *testing.T) {
 	NewManager(Options{Client: client, Dir: podstate.Open(local.Open(t.TempDir(), t.TempDir())), Log: slog.New(slog.DiscardHandler)}).follow(ctx)
 	if n := watches.Load(); n != 1 {
 		t.Errorf("%d watches in the first second, want 1", n)
+	}
+}
+
+// TestSpecOfAnyType checks that a definition whose spec is not as expected keeps no other definition from the disk, with a
+// type whose schema allows it.
+func TestSpecOfAnyType(t *testing.T) {
+	t.Parallel()
+	object := func(name, spec string) string {
+		return fmt.Sprintf(`{"metadata": {"namespace": "shop", "name": %q, "resourceVersion": "2"}, "spec": %s}`, name, spec)
+	}
+	const config = `{"type": "bridge"}`
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Query().Get("watch") == "" {
+			fmt.Fprintf(w, `{"metadata": {"resourceVersion": "1"}, "items": [%s, %s, %s]}`, object("a", `{"config": `+config+`}`), object("b", `"bridge"`), object("c", `{"config": 7}`))
+			return
+		}
+		for _, o := range []string{object("d", "[]"), object("e", `{"config": null}`), object("z", fmt.Sprintf(`{"config": %q}`, config))} {
+			fmt.Fprintf(w, `{"type": "ADDED", "object": %s}`, o)
+		}
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}))
+	t.Cleanup(api.Close)
+	client, err := kube.Client(kube.Options{Config: &rest.Config{Host: api.URL}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := podstate.Open(local.Open(t.TempDir(), t.TempDir()))
+	m := NewManager(Options{Client: client, Dir: dir, Log: slog.New(slog.DiscardHandler)})
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); m.follow(ctx) }()
+	t.Cleanup(func() { stop(); <-done })
+	for name, want := range map[string]string{"a": config, "b": "", "c": "7", "d": "", "e": "", "z": config} {
+		kerneltest.Within(t, time.Minute, func() error {
+			d, err := dir.Definition("shop", name)
+			if err == nil && d.Config != want {
+				err = fmt.Errorf("%s: the configuration is %q, want %q", name, d.Config, want)
+			}
+			return err
+		})
 	}
 }
