@@ -48,7 +48,8 @@ func (o *object) definition() podstate.Definition {
 }
 
 const (
-	pageSize = 500
+	// pageSize is the number of definitions that one request lists. Each may have more than 1 MiB.
+	pageSize = 20
 	// watchSeconds is the longest time of a watch. A list follows each watch. It repairs the files after a restored backup
 	// of the API, and after changes by others.
 	watchSeconds = 600

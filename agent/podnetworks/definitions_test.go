@@ -2,10 +2,13 @@ package podnetworks
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,5 +76,44 @@ func TestSpecOfAnyType(t *testing.T) {
 			}
 			return err
 		})
+	}
+}
+
+// TestLargeDefinitions checks that an agent lists many definitions of the largest size in small pages. Otherwise, whoever may
+// create definitions in one namespace could exhaust the memory of all nodes.
+func TestLargeDefinitions(t *testing.T) {
+	t.Parallel()
+	const most, all = 32 << 20, 100
+	config := strings.Repeat("x", 1<<20)
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		first, _ := strconv.Atoi(r.URL.Query().Get("continue"))
+		limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
+		page := map[string]any{"metadata": map[string]any{"resourceVersion": "1"}}
+		if end := first + limit; end < all {
+			page["metadata"] = map[string]any{"continue": strconv.Itoa(end)}
+		}
+		var items []any
+		for i := first; i < min(first+limit, all); i++ {
+			items = append(items, map[string]any{"metadata": map[string]any{"namespace": "shop", "name": fmt.Sprint("n", i)}, "spec": map[string]any{"config": config}})
+		}
+		page["items"] = items
+		raw, _ := json.Marshal(page)
+		if len(raw) > most {
+			t.Errorf("a page of %d definitions has %d bytes", len(items), len(raw))
+		}
+		_, _ = w.Write(raw)
+	}))
+	t.Cleanup(api.Close)
+	client, err := kube.Client(kube.Options{Config: &rest.Config{Host: api.URL}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := podstate.Open(local.Open(t.TempDir(), t.TempDir()))
+	if _, err := NewManager(Options{Client: client, Dir: dir}).list(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if have, err := dir.Definitions(); len(have) != all {
+		t.Errorf("%d definitions on disk (%v), want %d", len(have), err, all)
 	}
 }
