@@ -27,12 +27,12 @@ func TestParseNetworks(t *testing.T) {
 		"[]":                     nil,
 		`[{"name": "a"}, {"name": "b", "namespace": "n1", "interface": "i1"}, {"name": "c", "interfaceRequest": "i2"}]`: {
 			{Name: "a", Namespace: "shop"}, {Name: "b", Namespace: "n1", IfName: "i1"}, {Name: "c", Namespace: "shop", IfName: "i2"}},
-		`[{"name": "a", "ips": ["10.0.0.5/24", "fd00::5"], "mac": "02:00:00:00:00:05", "default-route": ["10.0.0.1"],
+		`[{"name": "a", "ips": ["10.0.0.5/24", "fd00::5"], "mac": "02:00:00:00:00:05", "default-route": ["::ffff:10.0.0.1"],
 		   "bandwidth": {"ingressRate": 1000, "ingressBurst": 2000}, "portMappings": [{"hostPort": 80, "containerPort": 8080, "protocol": "tcp"}],
-		   "cni-args": {"x": {"y": 1}}, "infiniband-guid": "24:8a", "deviceID": "0000:00:1f.6", "of-tomorrow": 1}]`: {
+		   "cni-args": {"x": {"y": 12345678901234567890}}, "infiniband-guid": "24:8a", "deviceID": "0000:00:1f.6", "of-tomorrow": 1}]`: {
 			{Name: "a", Namespace: "shop", IPs: []string{"10.0.0.5/24", "fd00::5"}, MAC: "02:00:00:00:00:05", DefaultRoute: []netip.Addr{gw},
 				Bandwidth: &podnet.Bandwidth{IngressRate: 1000, IngressBurst: 2000}, Ports: []podnet.PortMapping{{HostPort: 80, ContainerPort: 8080, Protocol: "tcp"}},
-				Args: map[string]any{"x": map[string]any{"y": 1.0}}, InfinibandGUID: "24:8a", DeviceID: "0000:00:1f.6"}},
+				Args: map[string]any{"x": map[string]any{"y": json.Number("12345678901234567890")}}, InfinibandGUID: "24:8a", DeviceID: "0000:00:1f.6"}},
 	} {
 		if got, err := podnet.ParseNetworks(text, "shop"); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, %v, want %+v", text, got, err, want)
@@ -53,6 +53,7 @@ func TestParseNetworks(t *testing.T) {
 		`[{"name": "a", "ips": ["x"]}]`:                        `address "x"`,
 		`[{"name": "a", "ips": "10.0.0.1"}]`:                   "ips",
 		`[{"name": "a", "default-route": ["x"]}]`:              "default-route",
+		`[{"name": "a", "cni-args": "x"}]`:                     `cni-args = "x": want an object`,
 		`[{"name": "a", "portMappings": [{"hostPort": 80}]}]`:  "ports are 1 to 65535",
 		`[{"name": "a", "interface": "a/b"}]`:                  "interface name",
 		`[{"name": "a", "bandwidth": {"ingressRate": "10M"}}]`: "ingressRate",

@@ -1,6 +1,8 @@
 package request
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -11,18 +13,28 @@ import (
 
 // selection is an element of the networks annotation in its JSON form.
 type selection struct {
-	Name             string         `json:"name"`
-	Namespace        string         `json:"namespace"`
-	Interface        string         `json:"interface"`
-	InterfaceRequest string         `json:"interfaceRequest"` // an older name of interface
-	IPs              []string       `json:"ips"`
-	MAC              string         `json:"mac"`
-	InfinibandGUID   string         `json:"infiniband-guid"`
-	DeviceID         string         `json:"deviceID"`
-	DefaultRoute     []netip.Addr   `json:"default-route"`
-	Bandwidth        *Bandwidth     `json:"bandwidth"`
-	PortMappings     []PortMapping  `json:"portMappings"`
-	Args             map[string]any `json:"cni-args"`
+	Name             string        `json:"name"`
+	Namespace        string        `json:"namespace"`
+	Interface        string        `json:"interface"`
+	InterfaceRequest string        `json:"interfaceRequest"` // an older name of interface
+	IPs              []string      `json:"ips"`
+	MAC              string        `json:"mac"`
+	InfinibandGUID   string        `json:"infiniband-guid"`
+	DeviceID         string        `json:"deviceID"`
+	DefaultRoute     []netip.Addr  `json:"default-route"`
+	Bandwidth        *Bandwidth    `json:"bandwidth"`
+	PortMappings     []PortMapping `json:"portMappings"`
+	Args             arguments     `json:"cni-args"`
+}
+
+// arguments are the values of cni-args. Their numbers are json.Numbers, because a float64 would change large ones.
+type arguments map[string]any
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (a *arguments) UnmarshalJSON(raw []byte) error {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	return d.Decode((*map[string]any)(a))
 }
 
 // ParseNetworks parses a selection of networks in either form of the Network Plumbing Working Group's standard. The
@@ -96,6 +108,9 @@ func (s *selection) network(namespace string) (Network, error) {
 	}
 	if s.Interface == "" {
 		s.Interface = s.InterfaceRequest
+	}
+	for i, gw := range s.DefaultRoute {
+		s.DefaultRoute[i] = gw.Unmap()
 	}
 	return Network{
 		Name: s.Name, Namespace: namespace, IfName: s.Interface, IPs: s.IPs, MAC: s.MAC, InfinibandGUID: s.InfinibandGUID, DeviceID: s.DeviceID,
