@@ -89,7 +89,7 @@ func pluginOf(raw []byte) Plugin {
 			m.Keys = append(m.Keys, ipamKeys(conf[key])...)
 		default:
 			k := Key{Key: key, Value: compact(conf[key]), Verdict: VerdictSame}
-			if !slices.ContainsFunc(known, func(s string) bool { return strings.EqualFold(s, key) }) {
+			if !knows(known, key) {
 				k.Verdict, k.Text = VerdictIgnored, "ignored, by the reference plugin too: "+m.Type+" has no such key"
 			}
 			m.Keys = append(m.Keys, k)
@@ -124,12 +124,17 @@ func ipamKeys(raw json.RawMessage) (out []Key) {
 		switch {
 		case known == nil && x.Key == "type":
 			k.Text = "not a plugin of Fairlead: it stays as it is"
-		case known != nil && x.Key != "type" && !slices.Contains(known, x.Key):
+		case known != nil && x.Key != "type" && !knows(known, x.Key):
 			k.Verdict, k.Text = VerdictIgnored, "ignored, by the reference plugin too: "+kind+" has no such key"
 		}
 		out = append(out, k)
 	}
 	return out
+}
+
+// knows reports whether a list has a key. As for the reference plugins, the case does not matter.
+func knows(list []string, key string) bool {
+	return slices.ContainsFunc(list, func(s string) bool { return strings.EqualFold(s, key) })
 }
 
 func text(raw []byte, key string) (s string) {

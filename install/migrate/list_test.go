@@ -21,7 +21,7 @@ func TestListsReportWhatASwitchChanges(t *testing.T) {
 	all := Lists([]string{
 		write("a.conflist", `{"cniVersion": "1.0.0", "name": "a", "plugins": [
 			{"type": "bridge", "ipMasq": true, "mtu": 1400, "unknownKey": 1,
-			 "ipam": {"type": "host-local", "subnet": "10.1.0.0/16", "rangestart": "10.1.0.9"}},
+			 "ipam": {"type": "host-local", "subnet": "10.1.0.0/16", "rangestart": "10.1.0.9", "range": 1}},
 			{"type": "portmap", "backend": "iptables", "capabilities": {"portMappings": true}},
 			{"type": "cilium-cni", "x": 1}]}`),
 		write("b.conf", `{"cniVersion": "1.0.0", "name": "b", "type": "macvlan", "args": {"cni": {"mac": "02:00:00:00:00:01"}}}`),
@@ -45,7 +45,8 @@ func TestListsReportWhatASwitchChanges(t *testing.T) {
 		`bridge ipMasq true`:                                 "changes changes: a set in the nftables table inet fairlead",
 		`bridge unknownKey 1`:                                "ignored ignored, by the reference plugin too: bridge has no such key",
 		`bridge ipam.subnet "10.1.0.0/16"`:                   "same",
-		`bridge ipam.rangestart "10.1.0.9"`:                  "ignored",
+		`bridge ipam.rangestart "10.1.0.9"`:                  "same",
+		`bridge ipam.range 1`:                                "ignored ignored, by the reference plugin too: host-local has no such key",
 		`portmap backend "iptables"`:                         "changes changes: the names of iptables chains begin with FL-",
 		`macvlan args {"cni": {"mac": "02:00:00:00:00:01"}}`: "changes changes: cni.mac is used",
 	} {
