@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	model "github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/store/kube"
 )
 
 // Ranges are the pod ranges of a cluster.
@@ -45,7 +46,7 @@ func (c *Client) FindRanges(ctx context.Context, named, usual []netip.Prefix) (r
 		return r, err
 	}
 	if len(r.CIDRs) == 0 {
-		return usualRanges(owns, usual)
+		return usualRanges(nodes, owns, usual)
 	}
 	if r.Assign == "" {
 		r.Assign = assignment(owns)
@@ -59,17 +60,34 @@ func (c *Client) FindRanges(ctx context.Context, named, usual []netip.Prefix) (r
 	return r, nil
 }
 
-// usualRanges keeps the usual ranges of the families that the Nodes have. Without podCIDRs, Fairlead assigns blocks.
-func usualRanges(owns map[string][]netip.Prefix, usual []netip.Prefix) (Ranges, error) {
+// usualRanges returns the usual ranges, unless the Nodes have other podCIDRs, or only addresses of the other family.
+// Without podCIDRs, Fairlead assigns blocks.
+func usualRanges(nodes []corev1.Node, owns map[string][]netip.Prefix, usual []netip.Prefix) (Ranges, error) {
 	r := Ranges{CIDRs: usual, Assign: assignment(owns), From: "the podCIDRs of the Nodes"}
 	if r.Assign == model.AssignBlock {
 		r.From = "the default, because the Nodes have no podCIDRs"
+		if other := otherFamily(nodes, usual); other.IsValid() {
+			return r, fmt.Errorf("the pod range of the cluster is unknown: the Nodes have addresses like %s, and the default is %s\nName the range with --pod-cidr, such as --pod-cidr fd00:10:244::/56", other, join(usual))
+		}
 		return r, nil
 	}
 	if outside := outsideOf(owns, usual); outside != "" {
 		return r, fmt.Errorf("the pod range of the cluster is unknown: %s is not in %s\nName the range with --pod-cidr, such as --pod-cidr 10.0.0.0/16: the --cluster-cidr of kube-controller-manager", outside, join(usual))
 	}
 	return r, nil
+}
+
+// otherFamily returns an address of a Node if the Nodes have addresses, and none of the family of a range.
+func otherFamily(nodes []corev1.Node, ranges []netip.Prefix) (other netip.Addr) {
+	for i := range nodes {
+		for _, a := range kube.NodeAddresses(&nodes[i]) {
+			if slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Addr().Is6() == a.Is6() }) {
+				return netip.Addr{}
+			}
+			other = a
+		}
+	}
+	return other
 }
 
 // nodeRanges returns the podCIDRs of the Nodes that have some.

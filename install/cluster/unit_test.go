@@ -77,9 +77,19 @@ func TestUsualRanges(t *testing.T) {
 		if have != "" {
 			owns["n"] = prefixes(have)
 		}
-		r, err := usualRanges(owns, usual)
+		r, err := usualRanges(nil, owns, usual)
 		if err == nil && r.Assign != want || err != nil && (!strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "--pod-cidr")) {
 			t.Errorf("%s: %+v, %v, want %s", have, r, err, want)
+		}
+	}
+	for addresses, want := range map[string]bool{"": true, "192.0.2.1": true, "2001:db8::1 192.0.2.1": true, "2001:db8::1": false, "fe80::1 2001:db8::1 2001:db8::2": false} {
+		nodes := make([]corev1.Node, 2) // the first one has not reported its addresses yet
+		for a := range strings.FieldsSeq(addresses) {
+			nodes[1].Status.Addresses = append(nodes[1].Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a})
+		}
+		_, err := usualRanges(nodes, nil, usual)
+		if (err == nil) != want || err != nil && !strings.Contains(err.Error(), "addresses like 2001:db8::") {
+			t.Errorf("Nodes with the addresses %q: %v", addresses, err)
 		}
 	}
 }
