@@ -13,8 +13,15 @@ import (
 	"github.com/fairlead/fairlead/internal/hwaddr"
 )
 
+// maxNetworks is the largest number of networks of a pod. Whoever writes annotations could otherwise exhaust the memory of
+// a node: the configuration of each network may have 1 MiB, and is kept until all are attached.
+const maxNetworks = 100
+
 // Validate checks a pod before any change. The error contains every problem, each with its field.
 func (p *Pod) Validate() error {
+	if n := len(p.Networks); n > maxNetworks {
+		return cni.Errorf(cni.CodeInvalidEnvironment, "the pod has %d networks: want at most %d", n, maxNetworks)
+	}
 	errs := []error{cni.ValidateContainerID(p.ID)}
 	if p.Netns == "" {
 		errs = append(errs, cni.Errorf(cni.CodeInvalidEnvironment, "pod %s has no network namespace", p.ID))
