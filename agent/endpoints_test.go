@@ -2,12 +2,16 @@ package agent
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"log/slog"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/cluster"
@@ -17,6 +21,7 @@ import (
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // TestEndpoints checks that endpoints are published once, and again after the store lost them and was listed again.
@@ -101,6 +106,43 @@ func TestEndpointsFailureLogged(t *testing.T) {
 	if got := log.String(); strings.Count(got, "\n") != 2 || strings.Count(got, `error="no space"`) != 1 || strings.Count(got, "again") != 1 {
 		t.Errorf("logged\n%s", got)
 	}
+}
+
+// TestStoreWithoutEndpoints checks that an agent publishes no containers to a store that keeps none, as in Kubernetes. Each
+// such commit would read the agent's session from the API twice.
+func TestStoreWithoutEndpoints(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := &withoutEndpoints{Store: newStore(t)}
+	a, err := newAgent(Options{Config: &config.Config{Node: "a", Network: simulated()}, Store: s, Lib: dir, Run: filepath.Join(dir, "r"), Log: quietLog()}, &recorder{netip.MustParsePrefix("192.0.2.1/24")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeRecord(t, attach.Open(a.o.Run))
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- a.run(ctx) }()
+	defer func() { stop(); <-done }()
+	kerneltest.Until(t, func() bool { return a.storeCache.revisionOf(cluster.NodeKey("a")) != 0 })
+	time.Sleep(3 * endpointsEvery)
+	if n := s.commits.Load(); n != 0 {
+		t.Errorf("%d commits of containers", n)
+	}
+}
+
+// withoutEndpoints is a store that keeps no endpoints, and counts the commits of them.
+type withoutEndpoints struct {
+	store.Store
+	commits atomic.Int32
+}
+
+func (*withoutEndpoints) KeepsNoEndpoints() {}
+
+func (w *withoutEndpoints) Commit(ctx context.Context, ops ...store.Op) (int64, error) {
+	if slices.ContainsFunc(ops, func(o store.Op) bool { return strings.HasPrefix(o.Key, cluster.EndpointsPrefix) }) {
+		w.commits.Add(1)
+	}
+	return w.Store.Commit(ctx, ops...)
 }
 
 // writeRecord writes the record of an attachment whose network namespace is the current one.
