@@ -84,6 +84,9 @@ func (m *Manager) follow(ctx context.Context) {
 			}
 		default:
 			m.o.Log.Warn("the files of NetworkAttachmentDefinitions may be out of date", "error", err)
+			if time.Since(began) > longestPause { // a proxy in front of the API may end each watch by an error
+				failures = 0
+			}
 			pause(ctx, failures)
 			failures++
 		}

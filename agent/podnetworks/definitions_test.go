@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -35,6 +37,62 @@ func TestShortWatches(t *testing.T) {
 	if n := watches.Load(); n != 1 {
 		t.Errorf("%d watches in the first second, want 1", n)
 	}
+}
+
+// TestWatchesThatBreak checks that an agent soon repeats a watch that lasted and then ended by an error, however often that
+// happens. Until then, the node does not learn of changes.
+func TestWatchesThatBreak(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		api := &breakingWatches{}
+		client, err := kube.Client(kube.Options{Config: &rest.Config{Host: "http://api", Transport: api}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithTimeout(t.Context(), time.Hour)
+		defer stop()
+		NewManager(Options{Client: client, Dir: podstate.Open(local.Open(t.TempDir(), t.TempDir())), Log: slog.New(slog.DiscardHandler)}).follow(ctx)
+		if api.watches < 10 || api.longest > 2*time.Second {
+			t.Errorf("%d watches, with pauses up to %v", api.watches, api.longest)
+		}
+	})
+}
+
+// breakingWatches is an API whose watches break after five minutes.
+type breakingWatches struct {
+	watches int
+	ended   time.Time
+	longest time.Duration // from the end of a watch to the next list
+}
+
+func (b *breakingWatches) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Request: r}
+	if r.URL.Query().Get("watch") == "" {
+		if !b.ended.IsZero() {
+			b.longest = max(b.longest, time.Since(b.ended))
+		}
+		answer.Body = io.NopCloser(strings.NewReader(`{"metadata": {"resourceVersion": "1"}}`))
+		return answer, nil
+	}
+	b.watches++
+	answer.Body = io.NopCloser(breaking{b, r.Context()})
+	return answer, nil
+}
+
+// breaking is the body of a watch that breaks.
+type breaking struct {
+	of  *breakingWatches
+	ctx context.Context
+}
+
+func (b breaking) Read([]byte) (int, error) {
+	select {
+	case <-b.ctx.Done():
+		return 0, b.ctx.Err()
+	case <-time.After(5 * time.Minute):
+	}
+	b.of.ended = time.Now()
+	return 0, io.ErrUnexpectedEOF
 }
 
 // TestSpecOfAnyType checks that a definition whose spec is not as expected keeps no other definition from the disk, with a

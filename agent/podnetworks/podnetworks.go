@@ -102,10 +102,12 @@ func (m *Manager) devices(ctx context.Context, raw json.RawMessage) (any, error)
 	return podstate.DevicesResult{IDs: ids}, nil
 }
 
-// pause waits for a time that grows with the number of failures, up to a minute. It is random, so that the agents of
-// many nodes do not ask at once.
+const longestPause = time.Minute
+
+// pause waits for a time that grows with the number of failures. It is random, so that the agents of many nodes do not ask
+// at once.
 func pause(ctx context.Context, failures int) {
-	longest := min(time.Second<<min(failures, 6), time.Minute)
+	longest := min(time.Second<<min(failures, 6), longestPause)
 	select {
 	case <-ctx.Done():
 	case <-time.After(longest/2 + rand.N(longest/2)):
