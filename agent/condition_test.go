@@ -14,10 +14,14 @@ import (
 )
 
 // conditions records the conditions that an agent sets.
-type conditions struct{ set []bool }
+type conditions struct {
+	set   []bool
+	why   string
+	since time.Time
+}
 
-func (c *conditions) SetNetworkUnavailable(_ context.Context, _ string, unavailable bool, _, _ string) error {
-	c.set = append(c.set, unavailable)
+func (c *conditions) SetNetworkUnavailable(_ context.Context, _ string, unavailable bool, since time.Time, _, why string) error {
+	c.set, c.why, c.since = append(c.set, unavailable), why, since
 	return nil
 }
 
@@ -46,6 +50,9 @@ func TestCondition(t *testing.T) {
 		{"unready for a moment", "False", func() { ready(errors.New("no link")) }, nil},
 		{"unready for long", "False", func() { p.unready = time.Now().Add(-unreadyFor) }, []bool{true}},
 		{"unready, and reported", "True", func() {}, nil},
+		{"unready for another reason", "True", func() { ready(errors.New("no address")) }, nil},
+		{"unready for another reason, for a while", "True", func() { p.reasonAt = time.Now().Add(-unreadyFor) }, []bool{true}},
+		{"that reason, for a while", "True", func() { p.reasonAt = time.Now().Add(-unreadyFor) }, nil},
 		{"ready again", "True", func() { ready(nil) }, []bool{false}},
 		{"another program's condition", "True", func() {}, []bool{false}},
 	} {
@@ -57,6 +64,9 @@ func TestCondition(t *testing.T) {
 		}
 		if len(c.set) != len(step.want) || len(c.set) == 1 && c.set[0] != step.want[0] {
 			t.Errorf("%s: the agent set %v, want %v", step.what, c.set, step.want)
+		}
+		if len(c.set) == 1 && c.set[0] && (c.why != p.status.NotReady().Error() || c.since != p.unready) {
+			t.Errorf("%s: the agent reported %q since %v", step.what, c.why, c.since)
 		}
 	}
 	p.conditions = nil

@@ -29,6 +29,8 @@ type publisher struct {
 	wanted     *wantedNetworks
 	conditions any       // the store, which may be a conditioner
 	unready    time.Time // since when this node is not ready
+	reason     string    // why it is not, as the store has it; "": unknown
+	reasonAt   time.Time // when the store got it
 	networks   networkReports
 	policy     policyReport
 
@@ -84,14 +86,15 @@ func (p *publisher) networkReady(ctx context.Context) error {
 
 // conditioner is a store that shows users whether a node's network works.
 type conditioner interface {
-	SetNetworkUnavailable(ctx context.Context, node string, unavailable bool, reason, message string) error
+	SetNetworkUnavailable(ctx context.Context, node string, unavailable bool, since time.Time, reason, message string) error
 }
 
 // unreadyFor is the time for which a node must not be ready before the store says so. An agent that starts is not ready
 // at first, although its node's network works.
 const unreadyFor = 30 * time.Second
 
-// condition reports this node's readiness, if the store has a place for it.
+// condition reports this node's readiness, if the store has a place for it. While the node is not ready, it reports another
+// reason as well, but not more often than every 30 s.
 func (p *publisher) condition(ctx context.Context) error {
 	c, ok := p.conditions.(conditioner)
 	if !ok {
@@ -115,13 +118,22 @@ func (p *publisher) condition(ctx context.Context) error {
 			known = n.NetworkUnavailable
 		}
 	})
-	if known == want {
+	if why == nil {
+		p.reason = ""
+		if known == want {
+			return nil
+		}
+		return c.SetNetworkUnavailable(ctx, p.conf.Node, false, time.Now(), "FairleadReady", "Fairlead connects this node's pods")
+	}
+	text := why.Error()
+	if known == want && (text == p.reason || time.Since(p.reasonAt) < unreadyFor) {
 		return nil
 	}
-	if why != nil {
-		return c.SetNetworkUnavailable(ctx, p.conf.Node, true, "FairleadNotReady", why.Error())
+	err := c.SetNetworkUnavailable(ctx, p.conf.Node, true, p.unready, "FairleadNotReady", text)
+	if err == nil {
+		p.reason, p.reasonAt = text, time.Now()
 	}
-	return c.SetNetworkUnavailable(ctx, p.conf.Node, false, "FairleadReady", "Fairlead connects this node's pods")
+	return err
 }
 
 const callFor = 5 * time.Second

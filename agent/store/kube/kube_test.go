@@ -303,13 +303,13 @@ func testNodes(t *testing.T, server *kubetest.Server) {
 	published := strings.TrimSuffix(doc, "}") + "," + host
 	sameDocument(t, read(t, s, "nodes/n1"), published+"}")
 	for _, unavailable := range []bool{true, false} {
-		if err := s.SetNetworkUnavailable(t.Context(), "n1", unavailable, "Test", strings.Repeat("why ", 1000)); err != nil {
+		if err := s.SetNetworkUnavailable(t.Context(), "n1", unavailable, time.Now(), "Test", strings.Repeat("why ", 1000)); err != nil {
 			t.Fatal(err)
 		}
 		want := map[bool]string{true: "True", false: "False"}[unavailable]
 		sameDocument(t, read(t, s, "nodes/n1"), published+`,"networkUnavailable":"`+want+`"}`)
 	}
-	if err := s.SetNetworkUnavailable(t.Context(), "missing", true, "Test", ""); !errors.Is(err, os.ErrNotExist) {
+	if err := s.SetNetworkUnavailable(t.Context(), "missing", true, time.Now(), "Test", ""); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the condition of a missing node: %v", err)
 	}
 	if _, err := s.Commit(t.Context(), store.Op{Key: "nodes/n1", Expect: 1}); err == nil || !strings.Contains(err.Error(), "kubectl delete node n1") {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -168,17 +169,16 @@ func (s *Store) putNode(ctx context.Context, key string, value []byte) (int64, e
 	return revision, err
 }
 
-// SetNetworkUnavailable sets the condition NetworkUnavailable of a Node. While it is True, Kubernetes keeps new pods away
-// from the node by a taint.
-func (s *Store) SetNetworkUnavailable(ctx context.Context, node string, unavailable bool, reason, why string) error {
+// SetNetworkUnavailable sets the condition NetworkUnavailable of a Node, which has its status since a time. While it is True,
+// Kubernetes keeps new pods away from the node by a taint.
+func (s *Store) SetNetworkUnavailable(ctx context.Context, node string, unavailable bool, since time.Time, reason, why string) error {
 	status := corev1.ConditionFalse
 	if unavailable {
 		status = corev1.ConditionTrue
 	}
-	now := metav1.Now()
 	condition := corev1.NodeCondition{
 		Type: corev1.NodeNetworkUnavailable, Status: status, Reason: reason, Message: message(why),
-		LastHeartbeatTime: now, LastTransitionTime: now,
+		LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.NewTime(since),
 	}
 	body, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{condition}}})
 	if err != nil {
