@@ -77,7 +77,10 @@ func (c *Client) Plan(ctx context.Context, o Options) (p *Plan, err error) {
 // advice says what to do about other pod networks.
 func advice(others []Other) string {
 	text := "Remove it first, or use --force to install Fairlead next to it"
-	if others[0].Product == "flannel" {
+	switch others[0].Product {
+	case k3sFlannel:
+		text = "Start k3s with --flannel-backend=none --disable-network-policy first, or use --force to install Fairlead next to it"
+	case "flannel":
 		text = "To switch from it node by node, without an interruption, type: fairlead kubernetes install --from flannel\n" + text
 	}
 	return text

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,10 +13,16 @@ import (
 // Other is another pod network that is installed.
 type Other struct {
 	Product   string // such as "flannel"
-	DaemonSet string // NAMESPACE/NAME
+	DaemonSet string // NAMESPACE/NAME; "": it has none
+	Node      string // on which it runs, if it has no DaemonSet
 }
 
-func (o Other) String() string { return fmt.Sprintf("%s (DaemonSet %s)", o.Product, o.DaemonSet) }
+func (o Other) String() string {
+	if o.DaemonSet == "" {
+		return fmt.Sprintf("%s (node %s)", o.Product, o.Node)
+	}
+	return fmt.Sprintf("%s (DaemonSet %s)", o.Product, o.DaemonSet)
+}
 
 // products maps the names of the DaemonSets of other pod networks to the products.
 func products() map[string]string {
@@ -40,9 +47,24 @@ func (c *Client) Others(ctx context.Context) (found []Other, err error) {
 			name = strings.TrimSuffix(name, arch) // old manifests have a DaemonSet for each architecture
 		}
 		if product := known[name]; product != "" {
-			found = append(found, Other{product, s.Namespace + "/" + s.Name})
+			found = append(found, Other{Product: product, DaemonSet: s.Namespace + "/" + s.Name})
 		}
 	}
+	nodes, err := list[metav1.PartialObjectMetadata](ctx, c, pathOf("Node", ""), "")
+	if i := slices.IndexFunc(nodes, hasK3sFlannel); i >= 0 {
+		found = append(found, Other{Product: k3sFlannel, Node: nodes[i].Name})
+	}
 	slices.SortFunc(found, func(a, b Other) int { return strings.Compare(a.DaemonSet, b.DaemonSet) })
-	return found, nil
+	return found, err
+}
+
+// k3sFlannel is the pod network of k3s. It is a part of k3s, and has no DaemonSet.
+const k3sFlannel = "the flannel of k3s"
+
+// hasK3sFlannel reports whether a Node is a server of k3s with its own flannel. An annotation has the server's arguments, a
+// list in JSON.
+func hasK3sFlannel(node metav1.PartialObjectMetadata) bool {
+	var words []string
+	_ = json.Unmarshal([]byte(node.Annotations["k3s.io/node-args"]), &words) // other Nodes do not have it
+	return slices.Contains(words, "server") && argument(words, "flannel-backend") != "none"
 }
