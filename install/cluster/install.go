@@ -35,8 +35,11 @@ type Plan struct {
 	Objects  []*Object // in the order in which they are applied
 }
 
-// networkPath is the path of the default network.
-const networkPath = "/apis/fairlead.io/v1alpha1/networks/" + model.DefaultNetwork
+// The paths of all networks, and of the default one.
+const (
+	networksPath = "/apis/fairlead.io/v1alpha1/networks"
+	networkPath  = networksPath + "/" + model.DefaultNetwork
+)
 
 // Plan verifies that Fairlead can be installed, and returns the objects.
 func (c *Client) Plan(ctx context.Context, o Options) (p *Plan, err error) {

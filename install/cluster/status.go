@@ -58,7 +58,7 @@ func (c *Client) Status(ctx context.Context, namespace string) (*Status, error) 
 			out.Nodes = append(out.Nodes, n.describe(s, blocks[n.name]))
 		}
 	}
-	if err := c.describeNetwork(ctx, out); err != nil {
+	if err := c.describeNetworks(ctx, out); err != nil {
 		return nil, err
 	}
 	out.Ready = len(out.Problems) == 0 && s.done()
@@ -149,26 +149,34 @@ func (n *nodeState) describe(s observation, blocks []string) Node {
 // nodeAnnotation has what a node's agent published.
 const nodeAnnotation = "fairlead.io/node"
 
-// describeNetwork adds the default network and its problems.
-func (c *Client) describeNetwork(ctx context.Context, out *Status) error {
-	var n struct {
-		Spec   model.Network
-		Status struct{ Conditions []condition }
+// describeNetworks adds the default network, and the problems of all networks.
+func (c *Client) describeNetworks(ctx context.Context, out *Status) error {
+	type network struct {
+		Metadata struct{ Name string }
+		Spec     json.RawMessage
+		Status   struct{ Conditions []condition }
 	}
-	err := c.get(ctx, &n, networkPath)
-	if errors.Is(err, os.ErrNotExist) {
-		out.Problems = append(out.Problems, Problem{What: []string{"the object Network/default does not exist: the first agent creates it; see the log: kubectl -n " + out.Namespace + " logs daemonset/fairlead -c agent"}})
-		return nil
-	}
-	if err != nil {
+	all, err := list[network](ctx, c, networksPath, "")
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	for _, s := range n.Spec.Subnets {
-		out.Subnets = append(out.Subnets, strings.TrimSpace(s.CIDR.String()+" "+s.Assign))
+	i := slices.IndexFunc(all, func(n network) bool { return n.Metadata.Name == model.DefaultNetwork })
+	if i < 0 {
+		out.Problems = append(out.Problems, Problem{What: []string{"the object Network/default does not exist: the first agent creates it; see the log: kubectl -n " + out.Namespace + " logs daemonset/fairlead -c agent"}})
+	} else {
+		spec, err := networkOf(all[i].Spec)
+		if err != nil {
+			return fmt.Errorf("the network %s: %w", model.DefaultNetwork, err)
+		}
+		for _, s := range spec.Subnets {
+			out.Subnets = append(out.Subnets, strings.TrimSpace(s.CIDR.String()+" "+s.Assign))
+		}
 	}
-	for _, x := range n.Status.Conditions {
-		if x.Type == "Ready" && x.Status == "False" {
-			out.Problems = append(out.Problems, Problem{What: []string{"network default: " + x.Message}})
+	for _, n := range all {
+		for _, x := range n.Status.Conditions {
+			if x.Type == "Ready" && x.Status == "False" {
+				out.Problems = append(out.Problems, Problem{What: []string{"network " + n.Metadata.Name + ": " + x.Message}})
+			}
 		}
 	}
 	return nil
