@@ -200,7 +200,10 @@ func (a *Agent) start(ctx context.Context, stop context.CancelCauseFunc) error {
 		}()
 	}
 	if _, none := a.o.Store.(interface{ KeepsNoEndpoints() }); !none {
-		go (&endpoints{store: a.session.Store(), node: a.o.Config.Node, dir: attach.Open(a.o.Run), policed: podstate.Open(a.manager.Dir), storeCache: a.storeCache, log: a.log}).run(ctx)
+		go (&endpoints{
+			store: a.session.Store(), node: a.o.Config.Node, dir: attach.Open(a.o.Run), policed: podstate.Open(a.manager.Dir),
+			storeCache: a.storeCache, log: a.log,
+		}).run(ctx)
 	}
 	if a.o.Config.Listen != "" {
 		if err := a.serve(ctx, a.o.Config.Listen); err != nil {

@@ -114,7 +114,9 @@ func TestStoreWithoutEndpoints(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := &withoutEndpoints{Store: newStore(t)}
-	a, err := newAgent(Options{Config: &config.Config{Node: "a", Network: simulated()}, Store: s, Lib: dir, Run: filepath.Join(dir, "r"), Log: quietLog()}, &recorder{netip.MustParsePrefix("192.0.2.1/24")})
+	a, err := newAgent(Options{
+		Config: &config.Config{Node: "a", Network: simulated()}, Store: s, Lib: dir, Run: filepath.Join(dir, "r"), Log: quietLog(),
+	}, &recorder{netip.MustParsePrefix("192.0.2.1/24")})
 	if err != nil {
 		t.Fatal(err)
 	}

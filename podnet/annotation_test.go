@@ -263,7 +263,9 @@ func FuzzPort(f *testing.F) {
 // TestManyNetworks checks that a pod with very many networks is rejected by one short error, before anything is read.
 func TestManyNetworks(t *testing.T) {
 	t.Parallel()
-	for n, want := range map[int]string{99: "", 100: "the pod has 101 networks: want at most 100", 100_000: "the pod has 100001 networks: want at most 100"} {
+	for n, want := range map[int]string{
+		99: "", 100: "the pod has 101 networks: want at most 100", 100_000: "the pod has 100001 networks: want at most 100",
+	} {
 		p := &podnet.Pod{ID: "x", Netns: "/n", Namespace: "shop", Name: "p", UID: "u"}
 		must(t, p.Annotate(map[string]string{"k8s.v1.cni.cncf.io/networks": "a" + strings.Repeat(",a", n-1)}))
 		err := p.Validate()

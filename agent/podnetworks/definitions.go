@@ -44,7 +44,9 @@ func (o *object) definition() podstate.Definition {
 	if len(spec.Config) > 0 && json.Unmarshal(spec.Config, &config) != nil {
 		config = string(spec.Config)
 	}
-	return podstate.Definition{Namespace: o.Metadata.Namespace, Name: o.Metadata.Name, Config: config, Resource: o.Metadata.Annotations[resourceAnnotation]}
+	return podstate.Definition{
+		Namespace: o.Metadata.Namespace, Name: o.Metadata.Name, Config: config, Resource: o.Metadata.Annotations[resourceAnnotation],
+	}
 }
 
 const (

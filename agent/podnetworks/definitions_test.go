@@ -51,7 +51,8 @@ func TestWatchesThatBreak(t *testing.T) {
 		}
 		ctx, stop := context.WithTimeout(t.Context(), time.Hour)
 		defer stop()
-		NewManager(Options{Client: client, Dir: podstate.Open(local.Open(t.TempDir(), t.TempDir())), Log: slog.New(slog.DiscardHandler)}).follow(ctx)
+		dir := podstate.Open(local.Open(t.TempDir(), t.TempDir()))
+		NewManager(Options{Client: client, Dir: dir, Log: slog.New(slog.DiscardHandler)}).follow(ctx)
 		if api.watches < 10 || api.longest > 2*time.Second {
 			t.Errorf("%d watches, with pauses up to %v", api.watches, api.longest)
 		}
@@ -79,6 +80,8 @@ func (b *breakingWatches) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
+const watchLasts = 5 * time.Minute // of the test's clock
+
 // breaking is the body of a watch that breaks.
 type breaking struct {
 	of  *breakingWatches
@@ -89,7 +92,7 @@ func (b breaking) Read([]byte) (int, error) {
 	select {
 	case <-b.ctx.Done():
 		return 0, b.ctx.Err()
-	case <-time.After(5 * time.Minute):
+	case <-time.After(watchLasts):
 	}
 	b.of.ended = time.Now()
 	return 0, io.ErrUnexpectedEOF
@@ -106,7 +109,8 @@ func TestSpecOfAnyType(t *testing.T) {
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if r.URL.Query().Get("watch") == "" {
-			fmt.Fprintf(w, `{"metadata": {"resourceVersion": "1"}, "items": [%s, %s, %s]}`, object("a", `{"config": `+config+`}`), object("b", `"bridge"`), object("c", `{"config": 7}`))
+			fmt.Fprintf(w, `{"metadata": {"resourceVersion": "1"}, "items": [%s, %s, %s]}`,
+				object("a", `{"config": `+config+`}`), object("b", `"bridge"`), object("c", `{"config": 7}`))
 			return
 		}
 		for _, o := range []string{object("d", "[]"), object("e", `{"config": null}`), object("z", fmt.Sprintf(`{"config": %q}`, config))} {
@@ -153,7 +157,8 @@ func TestLargeDefinitions(t *testing.T) {
 		}
 		var items []any
 		for i := first; i < min(first+limit, all); i++ {
-			items = append(items, map[string]any{"metadata": map[string]any{"namespace": "shop", "name": fmt.Sprint("n", i)}, "spec": map[string]any{"config": config}})
+			metadata := map[string]any{"namespace": "shop", "name": fmt.Sprint("n", i)}
+			items = append(items, map[string]any{"metadata": metadata, "spec": map[string]any{"config": config}})
 		}
 		page["items"] = items
 		raw, _ := json.Marshal(page)

@@ -27,7 +27,8 @@ func TestK3sFlannel(t *testing.T) {
 			w.Header().Set("Content-Type", "application/json")
 			if strings.HasSuffix(r.URL.Path, "/nodes") {
 				// flannel's annotation stays when k3s starts without flannel
-				fmt.Fprintf(w, `{"items": [{"metadata": {"name": "m"}}, {"metadata": {"name": "n", "annotations": {"k3s.io/node-args": %q, "flannel.alpha.coreos.com/backend-type": "vxlan"}}}]}`, arguments)
+				fmt.Fprintf(w, `{"items": [{"metadata": {"name": "m"}}, {"metadata": {"name": "n", "annotations":
+					{"k3s.io/node-args": %q, "flannel.alpha.coreos.com/backend-type": "vxlan"}}}]}`, arguments)
 				return
 			}
 			fmt.Fprint(w, `{"items": []}`)

@@ -67,7 +67,8 @@ func usualRanges(nodes []corev1.Node, owns map[string][]netip.Prefix, usual []ne
 	if r.Assign == model.AssignBlock {
 		r.From = "the default, because the Nodes have no podCIDRs"
 		if other := otherFamily(nodes, usual); other.IsValid() {
-			return r, fmt.Errorf("the pod range of the cluster is unknown: the Nodes have addresses like %s, and the default is %s\nName the range with --pod-cidr, such as --pod-cidr fd00:10:244::/56", other, join(usual))
+			return r, fmt.Errorf("the pod range of the cluster is unknown: the Nodes have addresses like %s, and the default is %s\n"+
+				"Name the range with --pod-cidr, such as --pod-cidr fd00:10:244::/56", other, join(usual))
 		}
 		return r, nil
 	}

@@ -14,8 +14,10 @@ import (
 func TestNetworkProblems(t *testing.T) {
 	t.Parallel()
 	const (
-		good = `{"metadata": {"name": "default"}, "spec": {"subnets": [{"cidr": "10.244.0.0/16", "assign": "podCIDR"}]}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}`
-		bad  = `{"metadata": {"name": "blue"}, "spec": {"subnets": []}, "status": {"conditions": [{"type": "Ready", "status": "False", "message": "its vni 7 belongs to network red"}]}}`
+		good = `{"metadata": {"name": "default"}, "spec": {"subnets": [{"cidr": "10.244.0.0/16", "assign": "podCIDR"}]},
+			"status": {"conditions": [{"type": "Ready", "status": "True"}]}}`
+		bad = `{"metadata": {"name": "blue"}, "spec": {"subnets": []},
+			"status": {"conditions": [{"type": "Ready", "status": "False", "message": "its vni 7 belongs to network red"}]}}`
 	)
 	for items, want := range map[string]string{
 		good:              "[10.244.0.0/16 podCIDR] []",

@@ -82,7 +82,9 @@ func TestUsualRanges(t *testing.T) {
 			t.Errorf("%s: %+v, %v, want %s", have, r, err, want)
 		}
 	}
-	for addresses, want := range map[string]bool{"": true, "192.0.2.1": true, "2001:db8::1 192.0.2.1": true, "2001:db8::1": false, "fe80::1 2001:db8::1 2001:db8::2": false} {
+	for addresses, want := range map[string]bool{
+		"": true, "192.0.2.1": true, "2001:db8::1 192.0.2.1": true, "2001:db8::1": false, "fe80::1 2001:db8::1 2001:db8::2": false,
+	} {
 		nodes := make([]corev1.Node, 2) // the first one has not reported its addresses yet
 		for a := range strings.FieldsSeq(addresses) {
 			nodes[1].Status.Addresses = append(nodes[1].Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a})

@@ -164,7 +164,8 @@ func testLeasePolicy(t *testing.T, server *kubetest.Server, agent *kube.Store, c
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := client.Delete().AbsPath(path, "kube-scheduler").Do(t.Context()).Error(); err == nil || !strings.Contains(err.Error(), "the Lease of another program") {
+	err = client.Delete().AbsPath(path, "kube-scheduler").Do(t.Context()).Error()
+	if err == nil || !strings.Contains(err.Error(), "the Lease of another program") {
 		t.Errorf("an agent deletes the scheduler's Lease: %v", err)
 	}
 	server.Delete(path, "kube-scheduler")
