@@ -432,7 +432,7 @@ func TestUnreadableRecord(t *testing.T) {
 		if err != nil || len(files) != 1 {
 			t.Fatal(files, err)
 		}
-		if err := errors.Join(os.Rename(files[0], files[0]+".kept"), os.Mkdir(files[0], 0o700)); err != nil { // opens, and cannot be read
+		if err := errors.Join(os.Rename(files[0], files[0]+".kept"), os.Symlink(files[0], files[0])); err != nil { // a loop
 			t.Fatal(err)
 		}
 		if !d.HasTag(first.Tag()) || !d.Alive(first.Tag()) {
@@ -800,7 +800,49 @@ func TestReadDuringWrite(t *testing.T) {
 	if _, err := d.Read(owner); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("half a record without its writer: %v", err)
 	}
-	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a useless record stays: %v", err)
+	if err := create(d, record(d, owner)); err != nil {
+		t.Errorf("a useless record blocks the next ADD: %v", err)
+	}
+}
+
+// TestDamagedRecordIsKept verifies that a damaged record hides no other one, stays until the next ADD, and that neither a
+// FIFO nor a directory in its place hinders anybody.
+func TestDamagedRecordIsKept(t *testing.T) {
+	t.Parallel()
+	for name, damage := range map[string]func(path string) error{
+		"torn":        func(path string) error { return os.WriteFile(path, []byte("{"), 0o600) },
+		"a FIFO":      func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"a directory": func(path string) error { return os.Mkdir(path, 0o700) },
+	} {
+		d, file, _ := finished(t)
+		other := owner
+		other.ContainerID = "c2"
+		r := record(d, other)
+		if err := errors.Join(create(d, r), d.Finish(r, 0), os.Remove(file), damage(file)); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if list, err := d.List(""); err != nil || len(list) != 1 || list[0].Owner() != other {
+				t.Errorf("%s: %v, %v", name, list, err)
+			}
+			if _, err := d.Read(owner); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%s: read: %v", name, err)
+			}
+			if got := d.Damaged("net"); len(got) != 1 || got[0] != (attach.Damaged{File: file, Owner: owner}) {
+				t.Errorf("%s: damaged: %v", name, got)
+			}
+		}
+		if _, err := d.TryTake(owner); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: take: %v", name, err)
+		}
+		if files := d.OtherBoots(); len(files) != 0 {
+			t.Errorf("%s: of other boots: %v", name, files)
+		}
+		if err := create(d, record(d, owner)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := d.Damaged(""); len(got) != 0 {
+			t.Errorf("%s: after an ADD: %v", name, got)
+		}
 	}
 }

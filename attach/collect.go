@@ -41,7 +41,7 @@ func (d *Dir) TakeForGC(listed *Record) (*Record, *Reservation, error) {
 }
 
 func (d *Dir) takeForGC(path string) (*Record, error) {
-	fd, err := plainfile.Open(path, syscall.O_RDONLY, 0)
+	fd, err := openRecord(path)
 	if err != nil {
 		return nil, err
 	}

@@ -73,7 +73,7 @@ func (d *Dir) network(name string) string {
 	return filepath.Join(d.path, name)
 }
 
-// Read returns a record. A missing or torn record, or one of another boot, is os.ErrNotExist.
+// Read returns a record. A missing or damaged record, or one of another boot, is os.ErrNotExist.
 func (d *Dir) Read(o kernel.Owner) (*Record, error) { return d.read(d.file(o)) }
 
 func (d *Dir) read(path string) (*Record, error) {
@@ -82,7 +82,7 @@ func (d *Dir) read(path string) (*Record, error) {
 	}
 	raw, adding, err := readLocked(path)
 	if err != nil {
-		return nil, err
+		return nil, notRecord(path, err)
 	}
 	if r := d.parse(raw, adding); r != nil {
 		return r, nil
@@ -93,7 +93,7 @@ func (d *Dir) read(path string) (*Record, error) {
 // readAlone reads a record that was not readable before. Another process may have been writing it, so readAlone reads it
 // again under the lock.
 func (d *Dir) readAlone(path string) (*Record, error) {
-	fd, err := plainfile.Open(path, syscall.O_RDONLY, 0)
+	fd, err := openRecord(path)
 	if err != nil {
 		return nil, err
 	}
@@ -108,16 +108,19 @@ func (d *Dir) readAlone(path string) (*Record, error) {
 	return d.parseLocked(fd, path, raw)
 }
 
-// parseLocked decodes a record whose lock this process holds. It removes a record that is damaged or of another boot,
-// because that would block a new one.
+// parseLocked decodes a record whose lock this process holds. It removes a record of another boot. A damaged record stays
+// until a DEL, a GC or the next ADD of the attachment, so that doctor can report it.
 func (d *Dir) parseLocked(fd int, path string, raw []byte) (*Record, error) {
 	if r := d.parse(raw, false); r != nil {
 		return r, nil
 	}
+	if !d.isOfOtherBoot(raw) {
+		return nil, fmt.Errorf("%s: %w", path, errDamaged)
+	}
 	if same(fd, path) {
 		_ = os.Remove(path)
 	}
-	return nil, fmt.Errorf("%s is not of this boot or not readable: %w", path, os.ErrNotExist)
+	return nil, fmt.Errorf("%s is of another boot: %w", path, os.ErrNotExist)
 }
 
 // parse decodes a record. It returns nil if the record is damaged or of another boot. adding says whether an ADD holds
@@ -138,7 +141,11 @@ func (d *Dir) parse(raw []byte, adding bool) *Record {
 // reservation of the next ADD by now.
 func (d *Dir) Create(r *Record, reservation *Reservation) error {
 	return d.store(r, reservation, func(tmp, path string) error {
-		if err := plainfile.Link(reservation.fd, tmp, path); err != nil {
+		err := plainfile.Link(reservation.fd, tmp, path)
+		if errors.Is(err, os.ErrExist) && d.dropDamaged(path) {
+			err = plainfile.Link(reservation.fd, tmp, path)
+		}
+		if err != nil {
 			return err
 		}
 		if reservation.IsCurrent() {
@@ -257,20 +264,12 @@ func (d *Dir) Drop(o kernel.Owner) error {
 
 // List returns the records of a network, or all if network is "".
 func (d *Dir) List(network string) ([]*Record, error) {
-	pattern := filepath.Join(d.path, "*")
-	if network != "" {
-		pattern = d.network(network)
-	}
 	// Glob treats an unreadable directory as empty.
 	if _, err := os.ReadDir(d.path); errors.Is(err, fs.ErrPermission) {
 		return nil, fmt.Errorf("list attachments: %w", err)
 	}
-	files, err := filepath.Glob(filepath.Join(pattern, "*.json"))
-	if err != nil {
-		return nil, err
-	}
 	var out []*Record
-	for _, f := range files {
+	for _, f := range d.files(network) {
 		r, err := d.read(f)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
@@ -338,19 +337,4 @@ func (d *Dir) byTag(tag string) (*Record, error) {
 		}
 	}
 	return nil, os.ErrNotExist
-}
-
-// OtherBoots returns the files of records from other boots. List deletes them.
-func (d *Dir) OtherBoots() (files []string) {
-	all, _ := filepath.Glob(filepath.Join(d.path, "*", "*.json"))
-	for _, file := range all {
-		var r struct {
-			Boot string `json:"boot"`
-		}
-		raw, err := plainfile.Read(file)
-		if err == nil && rawjson.Unmarshal(raw, &r) == nil && r.Boot != "" && r.Boot != d.boot {
-			files = append(files, file)
-		}
-	}
-	return files
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -55,7 +54,7 @@ func errInUse(o kernel.Owner, err error) error {
 var errTaken = errors.New("its record is locked") // a constant; nothing assigns it
 
 func (d *Dir) take(path string) (*Record, error) {
-	fd, err := plainfile.Open(path, syscall.O_RDONLY, 0)
+	fd, err := openRecord(path)
 	if err != nil {
 		return nil, err
 	}
@@ -64,6 +63,7 @@ func (d *Dir) take(path string) (*Record, error) {
 	var r *Record
 	switch {
 	case err != nil:
+		err = notRecord(path, err)
 	case locked:
 		r, err = d.parseLocked(fd, path, raw)
 	default:
@@ -131,10 +131,8 @@ func (d *Dir) Reserved(o kernel.Owner) bool {
 func (d *Dir) Interrupted() (out []kernel.Owner) {
 	files, _ := filepath.Glob(filepath.Join(d.path, "*", "*.json~"))
 	for _, path := range files {
-		network := filepath.Base(filepath.Dir(path))
-		id, ifName, ok := strings.Cut(strings.TrimSuffix(filepath.Base(path), ".json~"), ",")
-		o := kernel.Owner{Network: network, ContainerID: id, IfName: ifName}
-		if !ok || id == "" || strings.HasPrefix(network, ",") || d.Reserved(o) {
+		o, ok := ownerOfFile(path)
+		if !ok || d.Reserved(o) {
 			continue
 		}
 		if _, err := d.Read(o); errors.Is(err, os.ErrNotExist) {

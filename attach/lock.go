@@ -143,7 +143,7 @@ func same(fd int, path string) bool {
 // is a lock itself, and would get in the way of a DEL. An unfinished record is read again after the test, so without an
 // ADD in progress the contents are final.
 func readLocked(path string) (raw []byte, locked bool, err error) {
-	fd, err := plainfile.Open(path, syscall.O_RDONLY, 0)
+	fd, err := openRecord(path)
 	if err != nil {
 		return nil, false, err
 	}

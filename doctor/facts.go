@@ -19,6 +19,7 @@ type Facts struct {
 	Plugins     []MissingPlugin
 	Ranges      []RangeUse
 	Agent       Agent
+	Damaged     []attach.Damaged
 	OtherBoot   []string // record files from another boot
 	Upstream    []netip.Addr
 }

@@ -187,14 +187,6 @@ func agent(f *Facts) (out []Finding) {
 	return out
 }
 
-func otherBoot(f *Facts) (out []Finding) {
-	for _, file := range f.OtherBoot {
-		out = append(out, Finding{Name: "record-of-another-boot", Problem: file + " was written before the last reboot",
-			Effect: "it counts as absent; FAIRLEAD_RUN should be on a tmpfs, which is empty after a reboot", Fix: "rm -f " + file})
-	}
-	return out
-}
-
 // held reports addresses of the attachment that host-local's directory does not list, or lists for another owner.
 func held(_ *Facts, a *Attachment) (out []Finding) {
 	for _, h := range a.Held {

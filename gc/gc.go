@@ -72,7 +72,8 @@ type Address struct {
 	IfName    string `json:"ifname"`
 }
 
-// Result is an unreadable file in the runtimes' cache that was removed: a runtime was killed while it wrote the file.
+// Result is an unreadable file that was removed: a result in the runtimes' cache, because a runtime was killed while it
+// wrote the file, or a damaged record.
 type Result struct {
 	File   string `json:"file"`
 	Reason string `json:"reason"`
@@ -118,6 +119,7 @@ func Collect(ctx context.Context, o Options) (*Report, error) {
 	c.removeTagged()
 	c.releaseAddresses(ctx)
 	c.removeResults()
+	c.removeDamaged()
 	if !o.DryRun {
 		c.fail(c.dir.DropClaims(ctx, func(tag string) bool { return !c.inUse(tag) }))
 	}

@@ -39,3 +39,19 @@ func (c *collector) removeResults() {
 		}
 	}
 }
+
+// removeDamaged removes damaged records of attachments that are gone. Doctor reports those of attachments that may exist.
+func (c *collector) removeDamaged() {
+	for _, x := range c.dir.Damaged("") {
+		if c.used == nil || x.Owner.ContainerID == "" || c.inUse(x.Owner.Tag()) {
+			continue
+		}
+		if !c.DryRun {
+			if err := c.dir.Drop(x.Owner); err != nil {
+				c.fail(fmt.Errorf("remove a damaged record: %w", err))
+				continue
+			}
+		}
+		c.out.Results = append(c.out.Results, Result{x.File, "it is not the record of an attachment"})
+	}
+}

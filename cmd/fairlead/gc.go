@@ -34,6 +34,8 @@ runtime never calls GC; contrib/systemd has a timer. It removes:
   - an address of host-local, if its owner has neither a record nor a cached result, no namespace
     has the address, and it was assigned more than ten minutes ago
   - an unreadable file in the cache of results that is older than ten minutes
+  - a damaged record of an attachment that has neither a cached result nor a link into a namespace
+    in use
 
 It never removes an attachment that is being added. Run it where all processes of the host are visible (not in
 a container without hostPID). Exit code 1: something could not be removed; the rest was.`

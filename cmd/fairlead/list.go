@@ -105,6 +105,9 @@ func (s *selection) records(dir *attach.Dir) (out []*attach.Record, err error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, x := range dir.Damaged(network) {
+		fmt.Fprintf(s.stderr, "fairlead: warning: a damaged record is skipped: %s (fairlead doctor)\n", x.File)
+	}
 	for _, r := range records {
 		if isContainer(r, s.container) {
 			out = append(out, r)

@@ -44,7 +44,7 @@ type gatherer struct {
 // Facts returns the facts, and what could not be read.
 func Facts(ctx context.Context, o Options) (*doctor.Facts, []string, error) {
 	g := &gatherer{Options: o, dir: attach.Open(o.StateDir)}
-	g.facts = &doctor.Facts{OtherBoot: g.dir.OtherBoots(), Sysctls: map[string]string{}}
+	g.facts = &doctor.Facts{OtherBoot: g.dir.OtherBoots(), Damaged: g.dir.Damaged(""), Sysctls: map[string]string{}}
 	records, err := g.dir.List("")
 	if err != nil {
 		return nil, nil, err

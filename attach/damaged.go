@@ -1,0 +1,103 @@
+package attach
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/fairlead/fairlead/cni/rawjson"
+	"github.com/fairlead/fairlead/internal/plainfile"
+	"github.com/fairlead/fairlead/kernel"
+)
+
+// errDamaged is the error of a file that is not a record. It counts as absent, so that DEL searches the attachment's
+// objects.
+var errDamaged = fmt.Errorf("the record is damaged: %w", os.ErrNotExist) // a constant; nothing assigns it
+
+// openRecord opens a record. It does not wait for the writer of a FIFO.
+func openRecord(path string) (int, error) {
+	return plainfile.Open(path, syscall.O_RDONLY|syscall.O_NONBLOCK, 0)
+}
+
+// notRecord returns the error of reading a record. A directory in its place is a damaged record.
+func notRecord(path string, err error) error {
+	if errors.Is(err, syscall.EISDIR) {
+		return fmt.Errorf("%s: %w", path, errDamaged)
+	}
+	return err
+}
+
+// isOfOtherBoot reports whether the content of a file is an intact record of another boot.
+func (d *Dir) isOfOtherBoot(raw []byte) bool {
+	var r struct {
+		Boot string `json:"boot"`
+	}
+	return intact(raw) && rawjson.Unmarshal(raw, &r) == nil && r.Boot != "" && r.Boot != d.boot
+}
+
+// dropDamaged removes a file that is not a record of this boot, and reports whether it did. The caller has the attachment's
+// reservation.
+func (d *Dir) dropDamaged(path string) bool {
+	_, err := d.read(path)
+	if errors.Is(err, errDamaged) {
+		err = os.Remove(path)
+		return err == nil
+	}
+	return errors.Is(err, os.ErrNotExist)
+}
+
+// Damaged is a file in the place of a record that is none.
+type Damaged struct {
+	File  string
+	Owner kernel.Owner // the zero value if the file's name is a hash
+}
+
+// Damaged returns the damaged records of a network, or all if network is "".
+func (d *Dir) Damaged(network string) (out []Damaged) {
+	for _, file := range d.files(network) {
+		if _, err := d.read(file); errors.Is(err, errDamaged) {
+			o, _ := ownerOfFile(file)
+			out = append(out, Damaged{file, o})
+		}
+	}
+	return out
+}
+
+// OtherBoots returns the files of records from other boots. List deletes them.
+func (d *Dir) OtherBoots() (files []string) {
+	for _, file := range d.files("") {
+		fd, err := openRecord(file)
+		if err != nil {
+			continue
+		}
+		raw, err := plainfile.ReadAll(fd, file)
+		_ = syscall.Close(fd)
+		if err == nil && d.isOfOtherBoot(raw) {
+			files = append(files, file)
+		}
+	}
+	return files
+}
+
+// files returns the files of the records of a network, or of all networks if network is "".
+func (d *Dir) files(network string) []string {
+	dir := filepath.Join(d.path, "*")
+	if network != "" {
+		dir = d.network(network)
+	}
+	files, _ := filepath.Glob(filepath.Join(dir, "*.json")) // the pattern is valid
+	return files
+}
+
+// ownerOfFile returns the owner of a record or reservation by the file's path. A name that became a hash tells no owner.
+func ownerOfFile(path string) (kernel.Owner, bool) {
+	network := filepath.Base(filepath.Dir(path))
+	id, ifName, ok := strings.Cut(strings.TrimSuffix(strings.TrimSuffix(filepath.Base(path), "~"), ".json"), ",")
+	if !ok || id == "" || strings.HasPrefix(network, ",") {
+		return kernel.Owner{}, false
+	}
+	return kernel.Owner{Network: network, ContainerID: id, IfName: ifName}, true
+}

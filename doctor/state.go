@@ -1,0 +1,27 @@
+package doctor
+
+import (
+	"fmt"
+)
+
+// damaged reports files that are no records. Their attachments cannot be examined.
+func damaged(f *Facts) (out []Finding) {
+	for _, x := range f.Damaged {
+		container := "the container"
+		if x.Owner.ContainerID != "" {
+			container = "container " + x.Owner.ContainerID
+		}
+		out = append(out, Finding{Name: "record-damaged", Network: x.Owner.Network, Container: x.Owner.ContainerID, IfName: x.Owner.IfName,
+			Problem: "its record is damaged: " + x.File, Effect: "list, repair and doctor do not know the attachment, even if it still works",
+			Fix: fmt.Sprintf("remove and add %s; if it is gone: fairlead gc --all", container)})
+	}
+	return out
+}
+
+func otherBoot(f *Facts) (out []Finding) {
+	for _, file := range f.OtherBoot {
+		out = append(out, Finding{Name: "record-of-another-boot", Problem: file + " was written before the last reboot",
+			Effect: "it counts as absent; FAIRLEAD_RUN should be on a tmpfs, which is empty after a reboot", Fix: "rm -f " + file})
+	}
+	return out
+}
