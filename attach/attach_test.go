@@ -846,3 +846,23 @@ func TestDamagedRecordIsKept(t *testing.T) {
 		}
 	}
 }
+
+// TestUsable verifies that a state directory that no ADD could write is reported.
+func TestUsable(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Symlink("nowhere", filepath.Join(dir, "dangling"))); err != nil {
+		t.Fatal(err)
+	}
+	for _, root := range []string{dir, filepath.Join(dir, "a", "b")} {
+		if err := attach.Open(root).Usable(); err != nil {
+			t.Errorf("%s: %v", root, err)
+		}
+	}
+	for _, root := range []string{file, filepath.Join(file, "below"), filepath.Join(dir, "dangling"), "/proc/1"} {
+		if err := attach.Open(root).Usable(); err == nil {
+			t.Errorf("%s is usable", root)
+		}
+	}
+}

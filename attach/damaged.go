@@ -101,3 +101,30 @@ func ownerOfFile(path string) (kernel.Owner, bool) {
 	}
 	return kernel.Owner{Network: network, ContainerID: id, IfName: ifName}, true
 }
+
+// Usable returns why no record can be written, as far as the directory's path tells, or nil.
+func (d *Dir) Usable() error {
+	path := d.path
+	for path != filepath.Dir(path) {
+		if _, err := os.Lstat(path); err == nil {
+			break // an ADD creates what does not exist below
+		}
+		path = filepath.Dir(path)
+	}
+	st, err := os.Stat(path)
+	if err == nil && !st.IsDir() {
+		err = &os.PathError{Op: "open", Path: path, Err: syscall.ENOTDIR}
+	}
+	if err == nil {
+		if e := syscall.Access(path, accessWrite|accessSearch); e != nil {
+			err = &os.PathError{Op: "write", Path: path, Err: e}
+		}
+	}
+	return err
+}
+
+// Modes of access(2).
+const (
+	accessWrite  = 2
+	accessSearch = 1
+)

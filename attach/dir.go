@@ -265,7 +265,7 @@ func (d *Dir) Drop(o kernel.Owner) error {
 // List returns the records of a network, or all if network is "".
 func (d *Dir) List(network string) ([]*Record, error) {
 	// Glob treats an unreadable directory as empty.
-	if _, err := os.ReadDir(d.path); errors.Is(err, fs.ErrPermission) {
+	if _, err := os.ReadDir(d.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("list attachments: %w", err)
 	}
 	var out []*Record

@@ -54,6 +54,7 @@ func checks() []check {
 		{names: "range-nearly-full", host: ranges},
 		{names: "plugin-missing", host: plugins},
 		{names: "agent-away, agent-store-away, agent-addresses, agent-not-ready", host: agent},
+		{names: "state-directory-unusable", host: stateDir},
 		{names: "record-damaged", host: damaged},
 		{names: "record-of-another-boot", host: otherBoot},
 	}

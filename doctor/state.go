@@ -4,6 +4,15 @@ import (
 	"fmt"
 )
 
+// stateDir reports a directory of records that cannot be used.
+func stateDir(f *Facts) []Finding {
+	if f.StateDir == nil {
+		return nil
+	}
+	return []Finding{{Name: "state-directory-unusable", Problem: "records of attachments cannot be written: " + f.StateDir.Error(),
+		Effect: "no container can be added, and the attachments that exist are unknown", Fix: "make the path a directory that root can write, on a tmpfs"}}
+}
+
 // damaged reports files that are no records. Their attachments cannot be examined.
 func damaged(f *Facts) (out []Finding) {
 	for _, x := range f.Damaged {

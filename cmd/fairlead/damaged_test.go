@@ -44,3 +44,19 @@ func TestDamagedRecord(t *testing.T) {
 		t.Error("gc keeps the record of a container that is gone")
 	}
 }
+
+// TestUnusableStateDirectory verifies that doctor and list report a state directory that no ADD can use.
+func TestUnusableStateDirectory(t *testing.T) {
+	t.Parallel()
+	for name, script := range map[string]string{
+		"a file":    "rm -rf /run/fairlead\ntouch /run/fairlead",
+		"read-only": "mount --bind /run/fairlead /run/fairlead\nmount -o remount,bind,ro /run/fairlead",
+	} {
+		s := newSite(t)
+		s.sh("mkdir -p /run/fairlead\n" + script)
+		code, d := s.doctor()
+		if code != exitWrong || len(d.Findings) != 1 || d.Findings[0].Name != "state-directory-unusable" {
+			t.Errorf("%s: %d, %+v", name, code, d)
+		}
+	}
+}

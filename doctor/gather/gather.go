@@ -44,9 +44,9 @@ type gatherer struct {
 // Facts returns the facts, and what could not be read.
 func Facts(ctx context.Context, o Options) (*doctor.Facts, []string, error) {
 	g := &gatherer{Options: o, dir: attach.Open(o.StateDir)}
-	g.facts = &doctor.Facts{OtherBoot: g.dir.OtherBoots(), Damaged: g.dir.Damaged(""), Sysctls: map[string]string{}}
+	g.facts = &doctor.Facts{StateDir: g.dir.Usable(), OtherBoot: g.dir.OtherBoots(), Damaged: g.dir.Damaged(""), Sysctls: map[string]string{}}
 	records, err := g.dir.List("")
-	if err != nil {
+	if err != nil && g.facts.StateDir == nil {
 		return nil, nil, err
 	}
 	if g.engine, err = kernel.Open(nil, kernel.Options{}); err != nil {
