@@ -19,7 +19,7 @@ type Facts struct {
 	Plugins     []MissingPlugin
 	Ranges      []RangeUse
 	Agent       Agent
-	StateDir    error    // why the directory of records cannot be used; nil if it can
+	StateDir    error // why the directory of records cannot be used; nil if it can
 	Damaged     []attach.Damaged
 	OtherBoot   []string // record files from another boot
 	Upstream    []netip.Addr

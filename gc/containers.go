@@ -16,9 +16,14 @@ func Attachments(o Options, network string) (living, dead []cni.Attachment, err 
 	if err != nil {
 		return nil, nil, err
 	}
+	var all namespaces
 	for _, r := range records {
 		at := cni.Attachment{ContainerID: r.ContainerID, IfName: r.IfName}
-		if s := r.State(); s == attach.StateGone || s == attach.StateInterrupted {
+		s, err := all.state(r)
+		if err != nil {
+			return nil, nil, err
+		}
+		if s == attach.StateGone || s == attach.StateInterrupted {
 			dead = append(dead, at)
 		} else {
 			living = append(living, at)
@@ -45,8 +50,13 @@ func ExistingContainers(o Options, dead []string) (ids []string, err error) {
 	if err != nil {
 		return nil, err
 	}
+	var all namespaces
 	for _, r := range records {
-		if s := r.State(); attach.Exists(s) && !slices.Contains(dead, r.ContainerID) {
+		s, err := all.state(r)
+		if err != nil {
+			return nil, err
+		}
+		if attach.Exists(s) && !slices.Contains(dead, r.ContainerID) {
 			ids = append(ids, r.ContainerID)
 		}
 	}

@@ -152,12 +152,25 @@ func (c *collector) gone() ([]Attachment, error) {
 	}
 	found := map[kernel.Owner]*Attachment{}
 	known := map[kernel.Owner]bool{}
+	var all namespaces
 	for _, r := range records {
 		known[r.Owner()] = true
 		s := r.State()
 		if attach.Exists(s) {
 			c.out.Kept++
 			continue
+		}
+		if s == attach.StateGone {
+			path, err := all.elsewhere(r)
+			if err != nil {
+				return nil, err
+			}
+			if path != "" {
+				c.out.Kept++
+				c.out.Skipped = append(c.out.Skipped, fmt.Sprintf("container %s, network %s, interface %s: %s is gone, but the namespace exists: %s",
+					r.ContainerID, r.Network, r.IfName, r.Netns, path))
+				continue
+			}
 		}
 		g := &Attachment{Network: r.Network, Container: r.ContainerID, IfName: r.IfName, Netns: r.Netns, Reason: s, owner: r.Owner(), hasRecord: true}
 		if r.HasNetns() {

@@ -452,3 +452,24 @@ func TestRepairWaits(t *testing.T) {
 		t.Errorf("after the DEL:\n%s", out)
 	}
 }
+
+// TestCollectWithoutPath adds a container by a symbolic link to its namespace, and removes the link. Gc keeps the
+// interface, because the namespace exists.
+func TestCollectWithoutPath(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.sh("ip netns add web\nln -s /run/netns/web /run/link")
+	s.ok("add", "n", "/run/link")
+	must(t, os.Remove("/run/link"))
+	for _, argv := range [][]string{{"gc", "--all"}, {"gc", "n"}} {
+		s.ok(argv...)
+		s.sh("web ip link show eth0")
+	}
+	if out := s.ok("gc", "--all"); !strings.Contains(out, "/run/link is gone, but the namespace exists: /run/netns/web") {
+		t.Error(out)
+	}
+	s.sh("ip netns del web")
+	s.settled(s.leftNow)
+	s.ok("gc", "--all")
+	s.noRecords()
+}

@@ -24,8 +24,8 @@ attachments whose namespace exists. With --keep it keeps exactly the named ones,
 With --all it does so for every network, even without a configuration. It is for hosts whose
 runtime never calls GC; contrib/systemd has a timer. It removes:
 
-  - an attachment with a record, if its namespace is gone or another namespace has its path, or
-    if its add was interrupted
+  - an attachment with a record, if its namespace is gone, or if its add was interrupted; an
+    attachment stays if only the namespace's path is gone
   - the reservation of an add without a record, if its process is gone
   - an attachment that only the cache of results has, if its namespace is gone
   - objects with an owner tag (links, nftables elements, rules in other chains), if the owner has
