@@ -51,7 +51,7 @@ func (x *exchange4) message(typ dhcpv4.MessageType, own netip.Addr, options ...d
 	m.Options[uint8(dhcpv4.OptionDHCPMessageType.Code())] = []byte{byte(typ)}
 	m.Options[addr.OptClientID] = clientID(x.id)
 	if typ != dhcpv4.MessageTypeRelease {
-		m.Options[uint8(dhcpv4.OptionMaximumDHCPMessageSize.Code())] = []byte{1500 >> 8, 1500 & 255}
+		m.Options[uint8(dhcpv4.OptionMaximumDHCPMessageSize.Code())] = binary.BigEndian.AppendUint16(nil, x.l.maxMessage())
 		m.Options[uint8(dhcpv4.OptionParameterRequestList.Code())] = x.requestedOptions()
 		if x.o.Broadcast && !own.IsValid() {
 			m.SetBroadcast()

@@ -140,3 +140,26 @@ func TestServerRefusesRequests(t *testing.T) {
 		t.Errorf("the server received %d messages", n)
 	}
 }
+
+// TestSmallMTU gets an address over a link with a small MTU from a server whose answers are as large as the client
+// allows.
+func TestSmallMTU(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	const more = 10 // bytes of headers of the long option
+	n, _ := fake(t, serverPort, func(q, a *dhcpv4.DHCPv4, _ bool) bool {
+		most, _ := q.MaxMessageSize()
+		for size := 1; len(a.ToBytes())+ipLen+udpLen+more < int(most); size++ {
+			a.UpdateOption(dhcpv4.OptGeneric(dhcpv4.OptionVendorSpecificInformation, make([]byte, size)))
+		}
+		return true
+	})
+	d := start(t, Options{ResendTimeout: kerneltest.Slow(5 * time.Second)})
+	defer d.Close()
+	r := request("one", kerneltest.Netns(t), "")
+	n.Join(r.Netns, "eth0")
+	kerneltest.Run(t, "nsenter", "--net="+r.Netns, "ip", "link", "set", "eth0", "mtu", "1300")
+	if _, err := d.Allocate(t.Context(), r); err != nil {
+		t.Error(err)
+	}
+}

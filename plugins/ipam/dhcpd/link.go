@@ -31,6 +31,7 @@ type link struct {
 	ns    *netns.Handle
 	name  string
 	index int
+	mtu   int // bytes
 	mac   net.HardwareAddr
 	up    bool
 }
@@ -61,6 +62,10 @@ func openLink(path string, id netns.ID, ifname string) (*link, error) {
 	return l, nil
 }
 
+// maxMessage returns the size of the largest packet that a server should send: the raw socket receives no fragments. RFC
+// 2132, section 9.10, does not allow less than 576.
+func (l *link) maxMessage() uint16 { return uint16(max(576, min(l.mtu, 1500))) }
+
 func (l *link) close() { l.ns.Close() }
 
 func (l *link) read() error {
@@ -76,7 +81,7 @@ func (l *link) read() error {
 		if err != nil {
 			return fmt.Errorf("%s in %s cannot use DHCP: %w", l.name, l.ns.Path(), err)
 		}
-		l.index, l.mac, l.up = info.Index, mac, info.Up
+		l.index, l.mtu, l.mac, l.up = info.Index, info.MTU, mac, info.Up
 		return nil
 	})
 }
