@@ -210,3 +210,15 @@ func FuzzParseCached(f *testing.F) {
 		}
 	})
 }
+
+// TestFIFOInCache verifies that a FIFO in the place of a cached result is not waited for.
+func TestFIFOInCache(t *testing.T) {
+	t.Parallel()
+	c, warnings := cacheWith(t, nil)
+	if err := syscall.Mkfifo(filepath.Join(c.cacheDir, "results", "net-c1-eth0"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := c.GetCachedAttachments(""); err != nil || len(list) > 0 || len(*warnings) != 1 {
+		t.Errorf("%v, %v, %q", list, err, *warnings)
+	}
+}
