@@ -60,3 +60,15 @@ func TestUnusableStateDirectory(t *testing.T) {
 		}
 	}
 }
+
+// TestWarningOnce verifies that a command prints a warning about the cache once, although it reads the cache twice.
+func TestWarningOnce(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "web")
+	write(t, "/var/lib/cni/results", "n-"+containerID("/run/netns/web")+"-eth0", "{")
+	for _, argv := range [][]string{{"check", "n", "web"}, {"doctor"}, {"del", "n", "web"}} {
+		if _, _, errs := s.fairlead(argv...); strings.Count(errs, "fairlead: warning: ") != 1 {
+			t.Errorf("%v: %s", argv, errs)
+		}
+	}
+}

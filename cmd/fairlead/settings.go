@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/internal/builtin"
@@ -64,7 +65,13 @@ func (a *app) libDir() string {
 // runtime returns our library with this environment's plugins and cache. It runs our plugins inside this process.
 func (a *app) runtime(path []string) *libcni.CNIConfig {
 	c := libcni.NewCNIConfigWithCacheDir(path, a.getenv("FAIRLEAD_LIB"), builtin.Exec())
-	c.Warn = func(msg string, err error) { fmt.Fprintf(a.stderr, "fairlead: warning: %s: %v\n", msg, err) }
+	var printed sync.Map // an operation reads the cache more than once
+	c.Warn = func(msg string, err error) {
+		line := fmt.Sprintf("fairlead: warning: %s: %v\n", msg, err)
+		if _, again := printed.LoadOrStore(line, true); !again {
+			fmt.Fprint(a.stderr, line)
+		}
+	}
 	return c
 }
 
