@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/invoke"
+	"github.com/fairlead/fairlead/gc"
 	"github.com/fairlead/fairlead/internal/netconf"
 	"github.com/fairlead/fairlead/internal/netnspath"
 	"github.com/fairlead/fairlead/kernel"
@@ -233,7 +234,7 @@ func (a *app) delCommand() *cobra.Command {
 	return a.operation(&cobra.Command{
 		Use: "del NETWORK NETNS", Short: "detach a namespace from a network",
 		Long: "Del removes what add created. It also works if the namespace is gone, after an interrupted\n" +
-			"add, and twice.",
+			"add, twice, and if the network's configuration has changed since.",
 		Example: "  fairlead del my-network web",
 	}, (*session).del)
 }
@@ -250,6 +251,11 @@ func (s *session) del(ctx context.Context) error {
 	}
 	if err := s.cni.DelNetworkList(ctx, s.list, s.rt); err != nil {
 		return err
+	}
+	if _, err := s.records().Read(s.owner()); err == nil { // the configuration has changed since the ADD
+		if err := gc.RemoveAttachment(ctx, s.gcOptions(false), s.owner(), s.rt.NetNS); err != nil {
+			return fmt.Errorf("remove what an earlier configuration of network %s created: %w", s.list.Name, err)
+		}
 	}
 	return s.done("del", message, began)
 }

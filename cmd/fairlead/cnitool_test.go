@@ -225,3 +225,26 @@ func TestContainerID(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
+
+// TestDelWithChangedConfiguration verifies that del removes everything that add created, also if the network's
+// configuration lacks plugins and addresses of then.
+func TestDelWithChangedConfiguration(t *testing.T) {
+	t.Parallel()
+	for _, plugins := range []string{
+		`{"type": "loopback"}`,
+		`{"type": "bridge", "bridge": "other0", "ipam": {"type": "host-local", "subnet": "10.7.0.0/24", "dataDir": "/run/other"}}`,
+	} {
+		s := newSite(t)
+		s.sh("ip netns add web")
+		s.ok("add", "n", "web")
+		s.ok("del", "n", "web")
+		clean := s.left() // with the shared objects
+		s.ok("add", "n", "web")
+		write(t, s.confDir(), "n.conflist", `{"cniVersion": "1.1.0", "name": "n", "plugins": [`+plugins+`]}`)
+		s.ok("del", "n", "web")
+		if left := s.left(); left != clean {
+			t.Errorf("%s: left\n%s\nwant\n%s", plugins, left, clean)
+		}
+		s.sh("ip netns del web\nip link del cni0")
+	}
+}
