@@ -156,6 +156,9 @@ func (c *call) dispatch(ctx context.Context) (out []byte, err error) {
 		if p := recover(); p != nil {
 			err = cni.Errorf(cni.CodeGeneric, "%s: plugin %s panicked: %v", c.command, c.plugin.Name, p).WithDetails(string(debug.Stack()))
 		}
+		if e, ok := err.(*cni.Error); ok && e == nil {
+			err = cni.Errorf(cni.CodeGeneric, "%s: plugin %s returned an error that is a nil *cni.Error: it has to return nil", c.command, c.plugin.Name)
+		}
 	}()
 	f := c.plugin.Funcs
 	switch c.command {

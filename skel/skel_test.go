@@ -166,6 +166,17 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// TestNilError returns an error variable of the type *cni.Error that was never set, which is no nil error in Go.
+func TestNilError(t *testing.T) {
+	t.Parallel()
+	var unset *cni.Error
+	p := skel.Plugin{Name: "p", AnyNetns: true, Funcs: skel.CNIFuncs{Del: func(context.Context, *skel.CmdArgs) error { return unset }}}
+	code, stdout, _ := run(p, conf11, "CNI_COMMAND=DEL")
+	if e := decodeError(t, stdout); code != 1 || e.Msg != "DEL: plugin p returned an error that is a nil *cni.Error: it has to return nil" {
+		t.Errorf("%d %s", code, stdout)
+	}
+}
+
 func TestNotServed(t *testing.T) {
 	t.Parallel()
 	p := skel.Plugin{Name: "empty", AnyNetns: true}

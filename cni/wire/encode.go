@@ -18,6 +18,9 @@ func Encode(r *cni.Result, version string) ([]byte, error) {
 		version = r.CNIVersion
 	}
 	version, err := known(version)
+	if err == nil {
+		err = checkSet(r)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("encode result: %w", err)
 	}
@@ -31,6 +34,21 @@ func Encode(r *cni.Result, version string) ([]byte, error) {
 	}
 	e.close('}')
 	return e.buf, nil
+}
+
+// checkSet returns an error if an address or a destination is the zero value, which has no text.
+func checkSet(r *cni.Result) error {
+	for i, ip := range r.IPs {
+		if !ip.Address.IsValid() {
+			return fmt.Errorf("ips[%d].address is not set", i)
+		}
+	}
+	for i, route := range r.Routes {
+		if !route.Dst.IsValid() {
+			return fmt.Errorf("routes[%d].dst is not set", i)
+		}
+	}
+	return nil
 }
 
 // EncodeValue is Encode for a result inside a document, such as prevResult.

@@ -78,6 +78,19 @@ func TestEncodeEveryVersion(t *testing.T) {
 	}
 }
 
+// TestEncodeUnset checks that the zero value of an address is an error: a runtime could not read its text.
+func TestEncodeUnset(t *testing.T) {
+	t.Parallel()
+	for want, r := range map[string]*cni.Result{
+		"encode result: ips[0].address is not set": {IPs: []cni.IP{{}}},
+		"encode result: routes[0].dst is not set":  {Routes: []cni.Route{{GW: netip.MustParseAddr("10.1.0.1")}}},
+	} {
+		if out, err := wire.Encode(r, "1.1.0"); err == nil || err.Error() != want {
+			t.Errorf("got %s and %v, want %s", out, err, want)
+		}
+	}
+}
+
 func mustEncode(t *testing.T, r *cni.Result, version string) []byte {
 	t.Helper()
 	data, err := wire.Encode(r, version)
