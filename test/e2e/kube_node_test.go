@@ -45,7 +45,8 @@ func (c *cluster) newNode(t *testing.T, i int) *kubeNode {
 	n.startContainerd(t)
 	n.startKubelet(t)
 	n.logChanges(t)
-	c.daemon(t, n.host, kubernetesBin+"/kube-proxy", "--config=/run/proxy.yaml", "-v=2")
+	// kube-proxy ends if its node gets another address. In a cluster, the kubelet starts it again.
+	c.daemon(t, n.host, "sh", "-c", "while :; do "+kubernetesBin+"/kube-proxy --config=/run/proxy.yaml -v=2; sleep 1; done")
 	return n
 }
 
