@@ -828,7 +828,7 @@ func TestDamagedRecordIsKept(t *testing.T) {
 			if _, err := d.Read(owner); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("%s: read: %v", name, err)
 			}
-			if got := d.Damaged("net"); len(got) != 1 || got[0] != (attach.Damaged{File: file, Owner: owner}) {
+			if _, got, err := d.Scan("net"); err != nil || len(got) != 1 || got[0] != (attach.Damaged{File: file, Owner: owner}) {
 				t.Errorf("%s: damaged: %v", name, got)
 			}
 		}
@@ -841,7 +841,7 @@ func TestDamagedRecordIsKept(t *testing.T) {
 		if err := create(d, record(d, owner)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if got := d.Damaged(""); len(got) != 0 {
+		if _, got, err := d.Scan(""); err != nil || len(got) != 0 {
 			t.Errorf("%s: after an ADD: %v", name, got)
 		}
 	}

@@ -38,13 +38,12 @@ func (d *Dir) isOfOtherBoot(raw []byte) bool {
 	return intact(raw) && rawjson.Unmarshal(raw, &r) == nil && r.Boot != "" && r.Boot != d.boot
 }
 
-// dropDamaged removes a file that is not a record of this boot, and reports whether it did. The caller has the attachment's
-// reservation.
+// dropDamaged removes a damaged record or one of another boot, and reports whether none is left. The caller has the
+// attachment's reservation.
 func (d *Dir) dropDamaged(path string) bool {
 	_, err := d.read(path)
 	if errors.Is(err, errDamaged) {
-		err = os.Remove(path)
-		return err == nil
+		return os.Remove(path) == nil
 	}
 	return errors.Is(err, os.ErrNotExist)
 }
@@ -53,17 +52,6 @@ func (d *Dir) dropDamaged(path string) bool {
 type Damaged struct {
 	File  string
 	Owner kernel.Owner // the zero value if the file's name is a hash
-}
-
-// Damaged returns the damaged records of a network, or all if network is "".
-func (d *Dir) Damaged(network string) (out []Damaged) {
-	for _, file := range d.files(network) {
-		if _, err := d.read(file); errors.Is(err, errDamaged) {
-			o, _ := ownerOfFile(file)
-			out = append(out, Damaged{file, o})
-		}
-	}
-	return out
 }
 
 // OtherBoots returns the files of records from other boots. List deletes them.

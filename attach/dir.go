@@ -264,22 +264,29 @@ func (d *Dir) Drop(o kernel.Owner) error {
 
 // List returns the records of a network, or all if network is "".
 func (d *Dir) List(network string) ([]*Record, error) {
+	records, _, err := d.Scan(network)
+	return records, err
+}
+
+// Scan returns the records of a network, and its damaged ones, or all if network is "".
+func (d *Dir) Scan(network string) (records []*Record, damaged []Damaged, err error) {
 	// Glob treats an unreadable directory as empty.
 	if _, err := os.ReadDir(d.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("list attachments: %w", err)
+		return nil, nil, fmt.Errorf("list attachments: %w", err)
 	}
-	var out []*Record
-	for _, f := range d.files(network) {
-		r, err := d.read(f)
-		if errors.Is(err, os.ErrNotExist) {
-			continue
+	for _, file := range d.files(network) {
+		r, err := d.read(file)
+		switch {
+		case err == nil:
+			records = append(records, r)
+		case errors.Is(err, errDamaged):
+			o, _ := ownerOfFile(file)
+			damaged = append(damaged, Damaged{file, o})
+		case !errors.Is(err, os.ErrNotExist):
+			return nil, nil, err
 		}
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, r)
 	}
-	return out, nil
+	return records, damaged, nil
 }
 
 // IsCurrent reports whether a listed record still exists: no DEL, and no later ADD, has removed or replaced it.

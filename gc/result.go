@@ -42,7 +42,9 @@ func (c *collector) removeResults() {
 
 // removeDamaged removes damaged records of attachments that are gone. Doctor reports those of attachments that may exist.
 func (c *collector) removeDamaged() {
-	for _, x := range c.dir.Damaged("") {
+	_, damaged, err := c.dir.Scan("") // again: an ADD may have replaced one meanwhile
+	c.fail(err)
+	for _, x := range damaged {
 		if c.used == nil || x.Owner.ContainerID == "" || c.inUse(x.Owner.Tag()) {
 			continue
 		}

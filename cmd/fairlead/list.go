@@ -101,11 +101,11 @@ func (s *selection) records(dir *attach.Dir) (out []*attach.Record, err error) {
 	if err != nil {
 		return nil, err
 	}
-	records, err := dir.List(network)
+	records, damaged, err := dir.Scan(network)
 	if err != nil {
 		return nil, err
 	}
-	for _, x := range dir.Damaged(network) {
+	for _, x := range damaged {
 		fmt.Fprintf(s.stderr, "fairlead: warning: a damaged record is skipped: %s (fairlead doctor)\n", x.File)
 	}
 	for _, r := range records {

@@ -44,8 +44,9 @@ type gatherer struct {
 // Facts returns the facts, and what could not be read.
 func Facts(ctx context.Context, o Options) (*doctor.Facts, []string, error) {
 	g := &gatherer{Options: o, dir: attach.Open(o.StateDir)}
-	g.facts = &doctor.Facts{StateDir: g.dir.Usable(), OtherBoot: g.dir.OtherBoots(), Damaged: g.dir.Damaged(""), Sysctls: map[string]string{}}
-	records, err := g.dir.List("")
+	g.facts = &doctor.Facts{StateDir: g.dir.Usable(), OtherBoot: g.dir.OtherBoots(), Sysctls: map[string]string{}}
+	records, damaged, err := g.dir.Scan("")
+	g.facts.Damaged = damaged
 	if err != nil && g.facts.StateDir == nil {
 		return nil, nil, err
 	}
