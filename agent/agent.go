@@ -199,7 +199,7 @@ func (a *Agent) start(ctx context.Context, stop context.CancelCauseFunc) error {
 			}
 		}()
 	}
-	if _, none := a.o.Store.(interface{ KeepsNoEndpoints() }); !none {
+	if store.KeepsEndpoints(a.o.Store) {
 		go (&endpoints{
 			store: a.session.Store(), node: a.o.Config.Node, dir: attach.Open(a.o.Run), policed: podstate.Open(a.manager.Dir),
 			storeCache: a.storeCache, log: a.log,

@@ -19,7 +19,7 @@ func Snapshot(ctx context.Context, s store.Store) (*cluster.Snapshot, map[string
 // SnapshotBelow is Snapshot for the keys with a prefix.
 func SnapshotBelow(ctx context.Context, s store.Store, prefixes ...string) (*cluster.Snapshot, map[string]int64, error) {
 	out := cluster.NewSnapshot()
-	_, out.NoEndpoints = s.(interface{ KeepsNoEndpoints() })
+	out.NoEndpoints = !store.KeepsEndpoints(s)
 	revisions := map[string]int64{}
 	for _, prefix := range prefixes {
 		entries, revision, err := s.List(ctx, prefix)

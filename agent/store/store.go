@@ -104,3 +104,9 @@ type Store interface {
 	// Close releases all held keys.
 	Close() error
 }
+
+// KeepsEndpoints reports whether a store keeps the documents of containers. The Kubernetes API has the pods instead.
+func KeepsEndpoints(s Store) bool {
+	_, none := s.(interface{ KeepsNoEndpoints() })
+	return !none
+}
