@@ -157,8 +157,8 @@ func (l *FlannelLease) set(d *leaseDocument) {
 // checkAddresses returns an error if other nodes cannot send packets to one of the addresses.
 func (l *FlannelLease) checkAddresses() error {
 	for _, a := range []netip.Addr{l.PublicIP, l.PublicIPv6} {
-		if a.IsValid() && CheckNodeAddress(a) != nil {
-			return CheckNodeAddress(a)
+		if err := CheckNodeAddress(a); a.IsValid() && err != nil {
+			return err
 		}
 	}
 	return nil

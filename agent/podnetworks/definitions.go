@@ -40,7 +40,7 @@ type object struct {
 func (o *object) definition() podstate.Definition {
 	var spec struct{ Config json.RawMessage }
 	var config string
-	_ = json.Unmarshal(o.Spec, &spec) // what is no object has no config
+	_ = json.Unmarshal(o.Spec, &spec) // a spec that is not an object has no config
 	if len(spec.Config) > 0 && json.Unmarshal(spec.Config, &config) != nil {
 		config = string(spec.Config)
 	}

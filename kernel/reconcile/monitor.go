@@ -141,6 +141,6 @@ func (ev Event) ChangesDefaultRoute() bool {
 	if ev.nft || ev.missed || ev.typ != unix.RTM_NEWROUTE && ev.typ != unix.RTM_DELROUTE || len(ev.body) < unix.SizeofRtMsg {
 		return false
 	}
-	r := kernel.ParseRoute(ev.body)
-	return r.Table == kernel.MainTable && r.Dst.IsValid() && r.Dst.Bits() == 0
+	prefixLength := ev.body[1]
+	return prefixLength == 0 && kernel.ParseRoute(ev.body).Table == kernel.MainTable
 }
