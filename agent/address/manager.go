@@ -209,22 +209,30 @@ func (m *Manager) Change(b source.Batch) {
 	defer m.mu.Unlock()
 	ours := false
 	for _, e := range b.Entries {
-		ours = ours || m.concerns(e.Key)
-		a := m.state.snap.Addresses[e.Key]
-		m.state.set(e)
-		ours = ours || m.concerns(e.Key)
-		if a != nil && a.Node == m.Node && m.state.snap.Addresses[e.Key] == nil {
-			// A container may hold it. What this node releases is known before the store reports it.
-			m.lose(a)
-			m.recheck, ours = true, true
-		}
+		before := m.concerns(e.Key)
+		ours = m.apply(e) || before || m.concerns(e.Key) || ours
 	}
 	if ours {
 		m.wake()
 	}
 }
 
-// lose remembers an address of this node that the store no longer has.
+// apply applies a change that this agent did not make. It returns true if an address of this node was deleted or
+// assigned to another container: the former container may hold it. What this node releases is known before the store
+// reports it.
+func (m *Manager) apply(e source.Entry) (lost bool) {
+	a := m.state.snap.Addresses[e.Key]
+	m.state.set(e)
+	now := m.state.snap.Addresses[e.Key]
+	if a == nil || a.Node != m.Node || now != nil && now.Node == m.Node && now.Container == a.Container {
+		return false
+	}
+	m.lose(a)
+	m.recheck = true
+	return true
+}
+
+// lose remembers an address of this node that the store no longer assigns to it.
 func (m *Manager) lose(a *cluster.Address) {
 	if a.Node == m.Node {
 		m.lost[a.Key()] = a
@@ -299,9 +307,9 @@ func (m *Manager) refresh(ctx context.Context, keys []string) error {
 			switch {
 			case !done:
 			case err == nil:
-				m.state.set(source.Decode(e))
+				m.apply(source.Decode(e))
 			default:
-				m.state.set(source.Gone(key, before))
+				m.apply(source.Gone(key, before))
 			}
 			m.mu.Unlock()
 		}

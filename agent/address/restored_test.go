@@ -68,7 +68,7 @@ func TestStoreRestoredFromBackup(t *testing.T) {
 	restore()
 	e.Restart()
 	e.Wait()
-	// An agent that knows only the backup assigns one of the addresses first.
+	// An agent that knows only the backup assigns one of the addresses, before or after this node claims it again.
 	other, err := json.Marshal(cluster.Address{Owner: "x eth0", Node: "b", Container: "x", IfName: "eth0"})
 	must(t, err)
 	storetest.Put(t, b.open(t), cluster.NodeKey("b"), "{}")
@@ -84,9 +84,7 @@ func TestStoreRestoredFromBackup(t *testing.T) {
 		return strings.Contains(value(cluster.BlockKey("default", block)), `"a"`) &&
 			strings.Contains(value(cluster.AddressKey("whereabouts", kept)), `"owner":"ns/web"`)
 	})
-	kerneltest.Until(t, func() bool {
-		return strings.Contains(fmt.Sprint(m.Problems()), fmt.Sprintf("container c2 eth0 on this node holds %s, but the store assigns it to x eth0 on node \"b\"", lost))
-	})
+	untilConflict(t, m, "c2", lost)
 	if got := value(cluster.AddressKey("whereabouts", lost)); got != string(other) {
 		t.Errorf("another's address became %s", got)
 	}
@@ -95,6 +93,38 @@ func TestStoreRestoredFromBackup(t *testing.T) {
 			t.Errorf("%s is held and was given again", ip)
 		}
 	}
+}
+
+// untilConflict waits until a node reports that its container holds an address that the store assigns to x on node b.
+func untilConflict(t testing.TB, m *Manager, container string, ip netip.Addr) {
+	t.Helper()
+	want := fmt.Sprintf("container %s eth0 on this node holds %s, but the store assigns it to x eth0 on node \"b\"", container, ip)
+	kerneltest.Until(t, func() bool { return strings.Contains(fmt.Sprint(m.Problems()), want) })
+}
+
+// TestReassignedAddress assigns an address that a container holds to another node, as an administrator can. The node
+// reports it, whether a watch or a conflict shows the change first.
+func TestReassignedAddress(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, twoSubnets)
+	s := b.open(t)
+	m, _ := b.node("a")
+	kerneltest.Until(t, func() bool { return len(blocks(m)) == 1 })
+	other := `{"owner":"x eth0","node":"b","container":"x","ifName":"eth0"}`
+	watched := claimWhereabouts(t, m, "c1", "")
+	holdOne(t, m, "whereabouts", "c1", watched)
+	kerneltest.Until(t, func() bool { m.mu.Lock(); defer m.mu.Unlock(); return !m.recheck })
+	storetest.Put(t, s, cluster.AddressKey("whereabouts", watched), other)
+	untilConflict(t, m, "c1", watched)
+	alone := NewManager(Options{Store: s, Node: "a", Dir: m.Dir}) // it has no watch
+	alone.Reset([]source.Entry{source.Decode(store.Entry{
+		Key:   cluster.AddressKey("whereabouts", watched),
+		Value: []byte(`{"owner":"c1 eth0","node":"a","container":"c1","ifName":"eth0"}`), Revision: 1,
+	})}, 1)
+	alone.consumeRecheck()
+	must(t, alone.refresh(storetest.Context(t), []string{cluster.AddressKey("whereabouts", watched)}))
+	must(t, alone.reclaimLocalAddresses(storetest.Context(t)))
+	untilConflict(t, alone, "c1", watched)
 }
 
 // TestRestoredTwice reports a restore again before the addresses were claimed, as several watches can. The address keeps
