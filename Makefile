@@ -227,7 +227,7 @@ bench-kubernetes: ## the agent and flanneld in turn with the Kubernetes API as t
 	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS)
 	FAIRLEAD_KUBERNETES_SCALE='$(or $(NODES),3 1000 5000 5000+100000)' go test -count=1 -v -timeout 60m -run '^TestKubernetesScale$$' ./test/e2e
 
-bench-pods: ## time the start of pods on three nodes of Kubernetes, alone and 100 at once, with Fairlead, with and without network policy, and with flanneld and the reference plugins in turn (ROUNDS=3; 10 minutes; builds both once; needs root)
+bench-pods: ## time the start of pods on three nodes of Kubernetes, alone and 100 at once, with Fairlead, with and without network policy, with flanneld and the reference plugins, and with a plugin that does nothing, in turn (ROUNDS=3; 10 minutes; builds both once; needs root)
 	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS)
 	FAIRLEAD_POD_STARTS='$(or $(ROUNDS),3)' go test -count=1 -v -timeout 60m -run '^TestKubernetesPodStart$$' ./test/e2e
 

@@ -39,8 +39,8 @@ type podStarts struct {
 }
 
 // TestKubernetesPodStart measures the start of pods on three nodes: with our agent, with flanneld and the reference plugins,
-// and with our agent without network policy, in turn. flannel has no network policy. flanneld.Plugin chooses the version of
-// the plugin flannel. Both lists also limit bandwidth, unlike flannel's manifest.
+// with a plugin that does nothing, and with our agent without network policy, in turn. flannel has no network policy.
+// flanneld.Plugin chooses the version of the plugin flannel. Both lists also limit bandwidth, unlike flannel's manifest.
 func TestKubernetesPodStart(t *testing.T) {
 	rounds, err := strconv.Atoi(kerneltest.OptIn(t, podStartVariable))
 	if err != nil {
@@ -57,21 +57,27 @@ func TestKubernetesPodStart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := compile(".", filepath.Join(p.dir, "emptyplugin"), "./emptyplugin"); err != nil {
+		t.Fatal(err)
+	}
 	k := clusterKind{version: kubetest.Version, nodes: 3, mode: "nftables", network: kubernetesAgent}
 	c := newKubeCluster(t, p, kubernetesPrograms(t, k.version), k)
 	s := &starter{cluster: c, api: c.newAPI(t)}
 	withPolicy := &podStarts{side: "fairlead"}
 	withoutPolicy := &podStarts{side: "fairlead without network policy"}
 	flannel := &podStarts{side: "flannel and reference plugins"}
+	empty := &podStarts{side: "a plugin that does nothing"}
 	for range rounds {
 		s.useFairlead(t, true)
 		s.measure(t, withPolicy)
 		s.useFlannel(t)
 		s.measure(t, flannel)
+		s.useEmpty(t)
+		s.measure(t, empty)
 		s.useFairlead(t, false)
 		s.measure(t, withoutPolicy)
 	}
-	sides := []*podStarts{withPolicy, withoutPolicy, flannel}
+	sides := []*podStarts{withPolicy, withoutPolicy, flannel, empty}
 	for _, s := range sides {
 		t.Logf("%-32s one at a time: p50 %s, p99 %s, plugins %v of each; %d at once: p50 %s, p99 %s, last %s, plugins %v of each", s.side,
 			quantile(s.alone, 50), quantile(s.alone, 99), (s.network / time.Duration(s.networkCount)).Round(100*time.Microsecond), startsBurst,
@@ -87,34 +93,47 @@ type starter struct {
 	count   int
 }
 
-// useFairlead starts our agents in place of flanneld or of agents with another configuration.
+// useFairlead starts our agents in place of another network.
 func (s *starter) useFairlead(t *testing.T, policy bool) {
 	t.Helper()
-	if s.flannel == nil {
-		s.endAgents(t)
-	}
-	for i, n := range s.cluster.hosts[:len(s.flannel)] {
-		n.shell(t, "kill "+s.flannel[i]+"; while kill -0 "+s.flannel[i]+" 2>/dev/null; do sleep 0.1; done\n"+
-			"ip link del flannel.1; ip link del cni0; rm /etc/cni/net.d/10-flannel.conflist; rm -rf /opt/cni/bin; cp -a /mnt/cni /opt/cni/bin")
-	}
-	s.flannel = nil
+	s.end(t)
 	s.cluster.control.shell(t, fmt.Sprintf("sed -i 's/policy: {enabled: [a-z]*}/policy: {enabled: %v}/' %s && grep -q 'policy: {enabled: %[1]v}' %[2]s", policy, agentManifest))
 	s.cluster.applyAgents(t)
 	s.settle(t)
 }
 
-func (s *starter) endAgents(t *testing.T) {
+// end ends the network of the cluster, and installs our plugins.
+func (s *starter) end(t *testing.T) {
 	t.Helper()
-	s.cluster.agents(t, "delete", "daemonset", s.cluster.agentName(), "--cascade=foreground")
+	s.cluster.agents(t, "delete", "daemonset", s.cluster.agentName(), "--cascade=foreground", "--ignore-not-found")
+	for i, n := range s.cluster.hosts {
+		if s.flannel != nil {
+			n.shell(t, "kill "+s.flannel[i]+"; while kill -0 "+s.flannel[i]+" 2>/dev/null; do sleep 0.1; done\n"+
+				"ip link del flannel.1; ip link del cni0")
+		}
+		n.shell(t, "ip route flush proto 103; rm -f /etc/cni/net.d/*; rm -rf /opt/cni/bin; cp -a /mnt/cni /opt/cni/bin")
+	}
+	s.flannel = nil
 }
 
-// useFlannel ends our agents, removes what they made, and starts flanneld with the reference plugins.
+// useEmpty installs the plugin that does nothing. The pods have no network.
+func (s *starter) useEmpty(t *testing.T) {
+	t.Helper()
+	s.end(t)
+	for _, n := range s.cluster.hosts {
+		n.shell(t, "cp /mnt/e2e/emptyplugin /opt/cni/bin/")
+		n.write(t, "/etc/cni/net.d/10-empty.conflist", `{"cniVersion": "0.4.0", "name": "empty", "plugins": [{"type": "emptyplugin"}]}`)
+	}
+	s.warmUp(t)
+}
+
+// useFlannel starts flanneld with the reference plugins in place of another network.
 func (s *starter) useFlannel(t *testing.T) {
 	t.Helper()
 	c := s.cluster
-	s.endAgents(t)
+	s.end(t)
 	for _, n := range c.hosts {
-		n.shell(t, "ip route flush proto 103; rm -f /etc/cni/net.d/10-fairlead.conflist; rm -rf /opt/cni/bin; mkdir /opt/cni/bin; cp /mnt/reference/* /mnt/e2e/flannel /opt/cni/bin/")
+		n.shell(t, "rm -rf /opt/cni/bin; mkdir /opt/cni/bin; cp /mnt/reference/* /mnt/e2e/flannel /opt/cni/bin/")
 		n.write(t, "/etc/kube-flannel/net-conf.json", `{"Network": "`+podRange+`", "Backend": {"Type": "vxlan"}}`)
 		s.flannel = append(s.flannel, c.daemon(t, n.host, "env", "NODE_NAME="+n.name, "/mnt/e2e/flanneld", "--kube-subnet-mgr", "--kubeconfig-file="+kubeConfig,
 			"--iface=up0", "--ip-masq", "--net-config-path=/etc/kube-flannel/net-conf.json"))
@@ -135,18 +154,23 @@ func (s *starter) useFlannel(t *testing.T) {
 // settle waits until all nodes are ready and have routes to the others, and starts a pod on each.
 func (s *starter) settle(t *testing.T) {
 	t.Helper()
-	c := s.cluster
-	time.Sleep(3 * time.Second) // until kubelet has asked containerd for its network
-	c.mustKubectl(t, "wait", "--for=condition=Ready", "node", "--all", "--timeout=120s")
-	for _, n := range c.hosts {
+	for _, n := range s.cluster.hosts {
 		kerneltest.Within(t, time.Minute, func() error {
-			if routes := strings.Count(n.shell(t, "ip route show | grep -v 'scope link' || true"), podRange[:3]); routes < len(c.hosts)-1 {
+			if routes := strings.Count(n.shell(t, "ip route show | grep -v 'scope link' || true"), podRange[:3]); routes < len(s.cluster.hosts)-1 {
 				return fmt.Errorf("%s has %d routes to other nodes", n.name, routes)
 			}
 			return nil
 		})
 	}
-	s.start(t, 2*len(c.hosts), true)
+	s.warmUp(t)
+}
+
+// warmUp waits until all nodes are ready, and starts pods on each.
+func (s *starter) warmUp(t *testing.T) {
+	t.Helper()
+	time.Sleep(3 * time.Second) // until kubelet has asked containerd for its network
+	s.cluster.mustKubectl(t, "wait", "--for=condition=Ready", "node", "--all", "--timeout=120s")
+	s.start(t, 2*len(s.cluster.hosts), true)
 	s.removeAll(t)
 }
 
