@@ -236,6 +236,9 @@ func TestFairleadCoolDown(t *testing.T) {
 	if got := add("d1"); got != all[0] {
 		t.Errorf("got %s, want %s", got, all[0])
 	}
+	// d1's address was released within the cool-down, and another such address is free.
+	del("d0")
+	m.wantError(call{verb: "ADD", id: "d1", conf: four}, 100, "duplicate allocation is not allowed")
 	_ = m.dir().Remove("default")
 }
 

@@ -163,7 +163,11 @@ func (f *fairlead) allocateOrReuse(ctx context.Context, store *ipam.Store, o ipa
 	if err != nil {
 		return nil, err
 	}
-	return store.Allocate(o, excludeCooling(store, sets, cooled, wanted), wanted)
+	held, err := store.Lookup(o)
+	if err != nil {
+		return nil, err
+	}
+	return store.Allocate(o, excludeCooling(store, sets, cooled, wanted, held), wanted)
 }
 
 func without(list, others []netip.Addr) (out []netip.Addr) {
@@ -180,11 +184,15 @@ func without(list, others []netip.Addr) (out []netip.Addr) {
 }
 
 // excludeCooling removes recently released addresses from the sets. If nothing else is left, it keeps the oldest of
-// them.
-func excludeCooling(store *ipam.Store, sets []ipam.RangeSet, cooled []local.Cooled, wanted []netip.Addr) []ipam.RangeSet {
+// them. A set in which the owner holds an address stays as it is, so that Allocate finds that address.
+func excludeCooling(store *ipam.Store, sets []ipam.RangeSet, cooled []local.Cooled, wanted, held []netip.Addr) []ipam.RangeSet {
 	addrs := coolingAddrs(cooled, wanted)
 	out := make([]ipam.RangeSet, len(sets))
 	for i, set := range sets {
+		if slices.ContainsFunc(held, func(a netip.Addr) bool { _, in := set.Find(a); return in }) {
+			out[i] = set
+			continue
+		}
 		out[i] = local.Subtract(set, addrs)
 		if len(addrs) == 0 || store.Usable(out[i:i+1]) == nil {
 			continue

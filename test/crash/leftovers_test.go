@@ -49,10 +49,12 @@ func sharedLines() []string {
 		`[-+] 1: lo: <LOOPBACK> mtu 65536 qdisc (noop|noqueue) .*`, `\+ 1: lo +inet6? (127\.0\.0\.1/8|::1/128) .*`,
 		`\+ local (127\.0\.0\.0/8|127\.0\.0\.1|::1) dev lo .*`, `\+ qdisc noqueue 0: dev lo root refcnt 2 `,
 
-		// The switch, with its own port.
+		// The switch, with its own port, and the network's tunnel.
 		`\+ \d+: (ovs-netdev|ovs0): <BROADCAST,MULTICAST,PROMISC> .* promiscuity 1  allmulti 0 .*`,
 		`\+ /proc/sys/net/ipv[46]/conf/(ovs-netdev|ovs0)/.*`,
 		`\+ (name +: ovs0|type +: internal|(options|external_ids) +: {}|ports +: \[[0-9a-f-]+\])`,
+		`- ports +: \[[0-9a-f-]+, [0-9a-f-]+\]`, `\+ ports +: \[[0-9a-f-]+, [0-9a-f-]+, [0-9a-f-]+\]`,
+		`\+ (name +: vx42-[0-9a-f]{10}|type +: vxlan|options +: {key="42", remote_ip=flow}|external_ids +: {fairlead-network=pci})`,
 
 		// The index of owners is marked as complete, and the list of recently released addresses exists.
 		`\+ /lib/fairlead/owners/(default|whereabouts|crash\d+)/=n: ""`,
