@@ -287,6 +287,13 @@ func TestAlive(t *testing.T) {
 	if err := d.Write(r); err != nil {
 		t.Fatal(err)
 	}
+	if !d.Alive(owner.Tag()) {
+		t.Error("dead although its namespace exists at another path")
+	}
+	r.NetnsCookie = netns.ID{Cookie: r.Namespace().Cookie + 1<<40}.StoredCookie()
+	if err := d.Write(r); err != nil {
+		t.Fatal(err)
+	}
 	if d.Alive(owner.Tag()) {
 		t.Error("alive although its namespace is gone")
 	}

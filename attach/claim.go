@@ -183,7 +183,7 @@ func (d *Dir) claimIn(f *os.File, name string, o kernel.Owner, ports []Port) err
 				continue
 			}
 			other, err := d.ownerOf(c.tag)
-			if err != nil && !errors.Is(err, os.ErrNotExist) {
+			if err != nil && !isAbsent(err) {
 				return fmt.Errorf("read the owners of host port %d/%s: %w", p.HostPort, p.Protocol, err)
 			}
 			if err == nil && !isOther(o, other) {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -298,20 +299,22 @@ func (d *Dir) IsCurrent(listed *Record) bool {
 	return r.Created.Equal(listed.Created)
 }
 
-// Alive reports whether the attachment with an owner tag still exists: it has a record, and its namespace exists or its
-// ADD is in progress. An attachment whose record cannot be read may exist.
+// Alive reports whether the attachment with an owner tag still exists: it has a record, and its namespace exists at any
+// path, or its ADD is in progress. An attachment whose record is damaged or cannot be read may exist.
 func (d *Dir) Alive(tag string) bool {
 	r, err := d.byTag(tag)
 	if err != nil {
-		return !errors.Is(err, os.ErrNotExist)
+		return !isAbsent(err)
 	}
-	for _, p := range r.Parts {
-		if p.Adding() {
-			return true
-		}
+	if slices.ContainsFunc(r.Parts, func(p Part) bool { return p.Adding() }) || r.HasNetns() {
+		return true
 	}
-	return r.HasNetns()
+	path, err := new(Namespaces).Elsewhere(r)
+	return path != "" || err != nil
 }
+
+// isAbsent reports whether the error of reading a record means that there is none. A damaged one is there.
+func isAbsent(err error) bool { return errors.Is(err, os.ErrNotExist) && !errors.Is(err, errDamaged) }
 
 // IsNewer reports whether the attachment with an owner tag began after another one. An attachment whose record cannot be
 // read may be newer.
@@ -334,13 +337,18 @@ func (d *Dir) byTag(tag string) (*Record, error) {
 	if o, ok := kernel.ParseOwnerTag(tag); ok {
 		return d.Read(o)
 	}
-	all, err := d.List("")
+	all, damaged, err := d.Scan("")
 	if err != nil {
 		return nil, err
 	}
 	for _, r := range all {
 		if r.Owner().Owns(tag) {
 			return r, nil
+		}
+	}
+	for _, f := range damaged {
+		if f.Owner.Owns(tag) {
+			return nil, errDamaged
 		}
 	}
 	return nil, os.ErrNotExist

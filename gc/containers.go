@@ -16,10 +16,10 @@ func Attachments(o Options, network string) (living, dead []cni.Attachment, err 
 	if err != nil {
 		return nil, nil, err
 	}
-	var all namespaces
+	var all attach.Namespaces
 	for _, r := range records {
 		at := cni.Attachment{ContainerID: r.ContainerID, IfName: r.IfName}
-		s, err := all.state(r)
+		s, err := all.State(r)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -50,9 +50,9 @@ func ExistingContainers(o Options, dead []string) (ids []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	var all namespaces
+	var all attach.Namespaces
 	for _, r := range records {
-		s, err := all.state(r)
+		s, err := all.State(r)
 		if err != nil {
 			return nil, err
 		}

@@ -152,7 +152,7 @@ func (c *collector) gone() ([]Attachment, error) {
 	}
 	found := map[kernel.Owner]*Attachment{}
 	known := map[kernel.Owner]bool{}
-	var all namespaces
+	var all attach.Namespaces
 	for _, r := range records {
 		known[r.Owner()] = true
 		s := r.State()
@@ -161,7 +161,7 @@ func (c *collector) gone() ([]Attachment, error) {
 			continue
 		}
 		if s == attach.StateGone {
-			path, err := all.elsewhere(r)
+			path, err := all.Elsewhere(r)
 			if err != nil {
 				return nil, err
 			}

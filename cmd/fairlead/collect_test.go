@@ -473,3 +473,30 @@ func TestCollectWithoutPath(t *testing.T) {
 	s.ok("gc", "--all")
 	s.noRecords()
 }
+
+// TestHostPortWithoutPath takes away what shows that a container exists: the path of its namespace, or the text of its
+// record. Its host port stays its own until the container ends.
+func TestHostPortWithoutPath(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(s *site){
+		"path":   func(s *site) { must(t, os.Remove("/run/link")) },
+		"record": func(s *site) { s.sh("truncate -s 20 /run/fairlead/attach/n/" + containerID("/run/link") + ",eth0.json") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			s.sh("ip netns add web\nip netns add db\nln -s /run/netns/web /run/link")
+			port := s.withCaps(`{"portMappings":[{"hostPort":9000,"containerPort":80,"protocol":"tcp"}]}`)
+			port.ok("add", "n", "/run/link")
+			lose(s)
+			if code, out, errs := port.fairlead("add", "n", "db"); code == 0 || !strings.Contains(out+errs, "host port 9000/tcp") {
+				t.Errorf("exit code %d, %s%s", code, out, errs)
+				return
+			}
+			s.sh("ip netns del web")
+			s.settled(s.leftNow)
+			s.ok("gc", "--all")
+			port.ok("add", "n", "db")
+		})
+	}
+}
