@@ -183,6 +183,21 @@ func (s *Snapshot) LostPodCIDRs(node string) (out []*Block) {
 	return out
 }
 
+// OverlappingPodCIDRs returns other nodes' podCIDRs that are larger or smaller than one of a node and overlap with it, sorted.
+func (s *Snapshot) OverlappingPodCIDRs(node string) (out []*Block) {
+	n := s.Nodes[node]
+	if n == nil || len(n.PodCIDRs) == 0 {
+		return nil
+	}
+	for _, b := range s.Blocks {
+		if b.OfNode && b.Node != node && slices.ContainsFunc(n.PodCIDRs, func(p netip.Prefix) bool { return p != b.CIDR && p.Overlaps(b.CIDR) }) {
+			out = append(out, b)
+		}
+	}
+	slices.SortFunc(out, func(a, b *Block) int { return a.CIDR.Compare(b.CIDR) })
+	return out
+}
+
 // Documents returns all documents that agents follow, by key.
 func (s *Snapshot) Documents() map[string]Document {
 	list := make(map[string]Document, len(s.Networks)+len(s.Nodes)+len(s.Blocks)+len(s.Addresses)+len(s.Flannel)+1)

@@ -75,6 +75,10 @@ func (w *State) shared(s *cluster.Snapshot, n *cluster.Network, self *cluster.No
 		w.Problems = append(w.Problems, backend.Problem{Node: self.Name, Err: fmt.Errorf(
 			"the podCIDR %s of this Node also belongs to node %s: delete one of the two Nodes, so that it gets another podCIDR when it registers again", b.CIDR, b.Node)})
 	}
+	for _, b := range s.OverlappingPodCIDRs(self.Name) {
+		w.Problems = append(w.Problems, backend.Problem{Node: self.Name, Err: fmt.Errorf(
+			"a podCIDR of this Node overlaps with %s of node %s, so two pods may get one address: delete one of the two Nodes, so that it gets another podCIDR when it registers again", b.CIDR, b.Node)})
+	}
 	w.MTU[n.Name], w.By[n.Name] = out.MTU, out.By
 }
 

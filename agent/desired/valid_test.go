@@ -163,3 +163,19 @@ func TestSharedPodCIDR(t *testing.T) {
 		}
 	}
 }
+
+// TestOverlappingPodCIDRs checks that both Nodes report podCIDRs that overlap and are not equal.
+func TestOverlappingPodCIDRs(t *testing.T) {
+	t.Parallel()
+	s := cluster.NewSnapshot()
+	s.Set("networks/default", []byte(`{"subnets": [{"cidr": "10.244.0.0/16", "assign": "podCIDR"}]}`))
+	s.Set("nodes/a", []byte(`{"podCIDRs": ["10.244.0.0/23"]}`))
+	s.Set("nodes/b", []byte(`{"podCIDRs": ["10.244.1.0/24"]}`))
+	s.Set("nodes/c", []byte(`{"podCIDRs": ["10.244.2.0/24"]}`))
+	for node, want := range map[string]string{"a": "overlaps with 10.244.1.0/24 of node b", "b": "overlaps with 10.244.0.0/23 of node a", "c": ""} {
+		w := Compile(s, &cluster.Node{Name: node}, Host{})
+		if got := fmt.Sprint(w.Problems); !strings.Contains(got, want) || want == "" && strings.Contains(got, "overlaps") {
+			t.Errorf("%s: %s, want %q", node, got, want)
+		}
+	}
+}

@@ -192,7 +192,7 @@ func (v Values) check() error {
 		return errors.New("network is absent")
 	}
 	s.Network.Name = cluster.DefaultNetwork
-	return errors.Join(s.limits(), s.Network.Validate())
+	return errors.Join(s.limits(), s.Network.Check())
 }
 
 // Merge puts other values over v, as Helm does. It merges maps. Anything else replaces the old value, and null removes it

@@ -119,6 +119,7 @@ func TestWrongValues(t *testing.T) {
 		"network.subnets=[]":                     "subnets is empty",
 		"network.subnets=[{cidr: 10.0.0.1/8}]":   "want its first address",
 		"network.backends=[{type: udp}]":         "want one of host-gw",
+		"network.vni=100":                        "want it as vni of the backend vxlan",
 		"network=null":                           "network is absent",
 		"tolerations=null":                       "tolerations is absent",
 		"tolerations=[5]":                        "tolerations[0] is 5: want an object",
