@@ -272,6 +272,22 @@ func TestLinkLocalNeighbour(t *testing.T) {
 	p.wants(t, "fd00:244::40/122[2001:db8::2]")
 }
 
+// TestLinkLocalNextHop checks that a node learns the IPv6 routes of a router without a global IPv6 address.
+func TestLinkLocalNextHop(t *testing.T) {
+	t.Parallel()
+	ns := link(t, 2)
+	kerneltest.In(t, ns[1], "ip", "addr", "del", "2001:db8::2/64", "dev", "eth0")
+	for i, host := range ns {
+		kerneltest.In(t, host, "ip", "addr", "add", fmt.Sprintf("fe80::%d/64", i+1), "dev", "eth0", "nodad")
+	}
+	conf := birdConfig("192.0.2.2", 65000, "fd00:244::40/122", "fe80::1%eth0")
+	conf = strings.NewReplacer("local 192.0.2.2", "local fe80::2", "next hop address 2001:db8::2;", "next hop self;").Replace(conf)
+	startBird(t, ns[1], conf)
+	p := speak(t, ns[0])
+	p.send(t, command{Config: nodeConfig(bgp.Neighbour{Address: netip.MustParseAddr("fe80::2%eth0"), ASN: 65000})})
+	p.wants(t, "fd00:244::40/122[fe80::2]")
+}
+
 // TestAgentRestartKeepsRoutes kills or stops an agent and starts it again. Its neighbour keeps the agent's routes meanwhile, and the
 // agent keeps the neighbour's routes from the kernel.
 func TestAgentRestartKeepsRoutes(t *testing.T) {

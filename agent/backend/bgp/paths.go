@@ -173,12 +173,17 @@ func rank(p *apiutil.Path) ranking {
 	return r
 }
 
+// nextHop returns a path's next hop. A router without a global IPv6 address sends an unspecified one and its link-local
+// address (RFC 2545, section 3). The library drops the latter, which is the neighbour's in a session between such addresses.
 func nextHop(p *apiutil.Path) netip.Addr {
 	for _, a := range p.Attrs {
 		switch a := a.(type) {
 		case *bgppacket.PathAttributeNextHop:
 			return a.Value
 		case *bgppacket.PathAttributeMpReachNLRI:
+			if a.Nexthop.IsUnspecified() && p.PeerAddress.IsLinkLocalUnicast() {
+				return p.PeerAddress.WithZone("")
+			}
 			return a.Nexthop
 		}
 	}
