@@ -40,6 +40,9 @@ func (c *Client) removeObjects(ctx context.Context, objects []*Object, o Uninsta
 			}
 		}
 		gone, why, err := c.removeObject(ctx, x, kept, o.DryRun)
+		if err == nil && !gone && !o.DryRun && x.GetKind() == "Namespace" {
+			err = c.releaseNamespace(ctx, x)
+		}
 		if err != nil {
 			return err
 		}
@@ -123,6 +126,24 @@ func (c *Client) namespaceInUse(ctx context.Context, name string) (string, error
 		}
 	}
 	return "", nil
+}
+
+// releaseNamespace removes the labels that Apply set on a namespace that somebody else created.
+func (c *Client) releaseNamespace(ctx context.Context, o *Object) error {
+	path, err := objectPath(o)
+	if err != nil {
+		return err
+	}
+	var have Object
+	err = c.get(ctx, &have.Object, path)
+	if errors.Is(err, os.ErrNotExist) || err == nil && have.GetLabels()[nameLabel] != "" {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	bare := &Object{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": o.GetName()}}}
+	return c.apply(ctx, bare, false, &Change{})
 }
 
 // anyName returns the name of an object of a resource, or "". It does not read the content, which may be secret.

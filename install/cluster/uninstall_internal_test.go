@@ -169,3 +169,41 @@ func TestNamespaceOfOthers(t *testing.T) {
 		}
 	}
 }
+
+// TestReleaseNamespace checks that a namespace that somebody else created loses the labels that Fairlead set, and that
+// Fairlead's own keeps them.
+func TestReleaseNamespace(t *testing.T) {
+	t.Parallel()
+	for labels, want := range map[string]string{
+		`{"pod-security.kubernetes.io/enforce": "privileged"}`: `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"net"}}`,
+		`{"app.kubernetes.io/name": "fairlead"}`:               "",
+	} {
+		applied := ""
+		api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			switch {
+			case r.Method == http.MethodPatch && r.URL.Path == "/api/v1/namespaces/net":
+				body, _ := io.ReadAll(r.Body)
+				applied = string(body)
+			case r.URL.Path != "/api/v1/namespaces/net":
+				fmt.Fprint(w, `{"items": []}`)
+				return
+			}
+			fmt.Fprintf(w, `{"kind": "Namespace", "metadata": {"name": "net", "labels": %s}}`, labels)
+		}))
+		defer api.Close()
+		c, err := New(&rest.Config{Host: api.URL}, "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, dry := range []bool{true, false} {
+			o := UninstallOptions{Manifest: kubernetes.Options{Namespace: "net"}, DryRun: dry}
+			if err := c.removeObjects(t.Context(), manifestObjects(t)[:1], o, &Uninstalled{}); err != nil || dry && applied != "" {
+				t.Errorf("labels %s, dry run %v: %v, %s", labels, dry, err, applied)
+			}
+		}
+		if applied != want {
+			t.Errorf("labels %s: applied %s, want %s", labels, applied, want)
+		}
+	}
+}
