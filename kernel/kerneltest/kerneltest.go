@@ -65,20 +65,30 @@ func Netns(t testing.TB) string {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if err := unshareNetns(path); err != nil {
+		t.Fatalf("make network namespace: %v", err)
+	}
+	t.Cleanup(func() { Gone(t, path) })
+	return path
+}
+
+// unshareNetns mounts a new network namespace on a file.
+func unshareNetns(path string) error {
 	done := make(chan error)
 	go func() { // the thread ends with the goroutine
 		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() { // the main thread never ends, and would keep the namespace
+			defer runtime.UnlockOSThread()
+			done <- unshareNetns(path) // on another thread, because this goroutine has the main one
+			return
+		}
 		err := unix.Unshare(unix.CLONE_NEWNET)
 		if err == nil {
 			err = unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, "")
 		}
 		done <- err
 	}()
-	if err := <-done; err != nil {
-		t.Fatalf("make network namespace: %v", err)
-	}
-	t.Cleanup(func() { Gone(t, path) })
-	return path
+	return <-done
 }
 
 // Gone unmounts a namespace that Netns created. The path is an empty file then.
