@@ -65,6 +65,9 @@ func (w *State) shared(s *cluster.Snapshot, n *cluster.Network, self *cluster.No
 	for _, six := range families(n) {
 		w.Objects = append(w.Objects, kernel.Forwarding(kernel.Host, six, h.Uplinks)...)
 	}
+	if slices.Contains(families(n), false) {
+		w.Objects = append(w.Objects, linkForwarding(append([]string{h.Underlay.Link}, out.Tunnels...))...)
+	}
 	w.Objects = append(w.Objects, unreachableRoutes(blocks, kernel.Host)...)
 	if h.MaxLinkMTU > out.TunnelMTU { // the network may configure a larger MTU than the tunnels have
 		w.Objects = append(w.Objects, backend.Clamp(out.Tunnels)...)
@@ -80,6 +83,17 @@ func (w *State) shared(s *cluster.Snapshot, n *cluster.Network, self *cluster.No
 			"a podCIDR of this Node overlaps with %s of node %s, so two pods may get one address: delete one of the two Nodes, so that it gets another podCIDR when it registers again", b.CIDR, b.Node)})
 	}
 	w.MTU[n.Name], w.By[n.Name] = out.MTU, out.By
+}
+
+// linkForwarding enables IPv4 forwarding on the links from which other nodes' packets come. For each link, a setting of its own
+// overrides ip_forward. IPv6 has only one setting.
+func linkForwarding(links []string) (out kernel.Objects) {
+	for _, l := range links {
+		if l != "" {
+			out = append(out, &kernel.Sysctl{In: kernel.Host, Key: "net/ipv4/conf/" + l + "/forwarding", Value: "1", IfZero: true, IsShared: true, Optional: true})
+		}
+	}
+	return out
 }
 
 // missingBlocks returns an error if a node has no block of a family. Requests without a pool get an address of each family

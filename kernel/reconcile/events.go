@@ -133,18 +133,15 @@ func (r *Reconciler) sentByUs(ev Event) bool {
 
 // linux/netconf.h
 const (
-	sizeofNetconfmsg  = 4
-	netconfaIfindex   = 1
-	netconfaForward   = 2
-	netconfIfindexAll = -1
+	sizeofNetconfmsg = 4
+	netconfaForward  = 2
 )
 
-// stopsForwarding reports whether the namespace stopped forwarding packets of a family.
+// stopsForwarding reports whether the namespace, or one of its links, does not forward packets of a family.
 func (ev Event) stopsForwarding() bool {
 	if len(ev.body) < sizeofNetconfmsg {
 		return false
 	}
-	p := ev.body[sizeofNetconfmsg:]
-	on := netlink.Attr(p, netconfaForward)
-	return int32(netlink.Uint32(netlink.Attr(p, netconfaIfindex))) == netconfIfindexAll && len(on) == 4 && netlink.Uint32(on) == 0
+	on := netlink.Attr(ev.body[sizeofNetconfmsg:], netconfaForward)
+	return len(on) == 4 && netlink.Uint32(on) == 0
 }

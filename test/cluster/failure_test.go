@@ -124,6 +124,7 @@ func TestAgentRestoresDeletedObjects(t *testing.T) {
 	for _, command := range []string{
 		"ip link del fl-vx.1", "ip link set fl-vx.1 down", "ip route flush proto 103", "ip neigh flush dev fl-vx.1 nud permanent",
 		"ip link set fl-vx.1 mtu 1280", "nft flush ruleset", "sysctl -w net.ipv4.ip_forward=0",
+		"sysctl -w net/ipv4/conf/eth0/forwarding=0", "sysctl -w net/ipv4/conf/fl-vx.1/forwarding=0",
 	} {
 		before := state(t, a)
 		if _, err := a.Run(t.Context(), strings.Fields(command)...); err != nil {
@@ -149,7 +150,8 @@ func TestAgentRestoresDeletedObjects(t *testing.T) {
 // state returns the objects that the agent created on a node.
 func state(t *testing.T, n *lab.Node) (all string) {
 	t.Helper()
-	for _, argv := range []string{"ip -o -d link show type vxlan", "ip route show proto 103", "ip neigh show nud permanent", "bridge fdb show dev fl-vx.1", "nft list ruleset", "sysctl net.ipv4.ip_forward"} {
+	for _, argv := range []string{"ip -o -d link show type vxlan", "ip route show proto 103", "ip neigh show nud permanent", "bridge fdb show dev fl-vx.1", "nft list ruleset", "sysctl net.ipv4.ip_forward",
+		"sysctl net/ipv4/conf/eth0/forwarding net/ipv4/conf/fl-vx.1/forwarding"} {
 		out, _ := n.Run(t.Context(), strings.Fields(argv)...) // a missing link shows as a difference
 		for line := range strings.Lines(out) {
 			if _, rest, ok := strings.Cut(line, ": "); ok && strings.Contains(line, "mtu") {
