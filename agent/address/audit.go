@@ -65,6 +65,7 @@ func Audit(s *cluster.Snapshot, node string, h *LocalState) []Finding {
 	a.blocks()
 	a.files()
 	a.held()
+	a.hostLocal()
 	a.addresses()
 	slices.SortFunc(a.out, func(x, y Finding) int { return compare(x.Subject+x.Problem, y.Subject+y.Problem) })
 	return a.out
@@ -153,6 +154,18 @@ func (a *audit) held() {
 			}
 			if a.h.Attached != nil && !a.h.Attached[h.Owner.ContainerID+" "+h.Owner.IfName] {
 				a.find(subject, fmt.Sprintf("container %s holds it but has no attachment", h.Owner), "a GC of its CNI network frees it: fairlead gc NETWORK")
+			}
+		}
+	}
+}
+
+// hostLocal reports addresses that host-local assigned here from another node's block: the other node may assign them, too.
+func (a *audit) hostLocal() {
+	for _, ip := range a.h.HostLocal {
+		for _, b := range a.s.Blocks {
+			if b.Network == cluster.DefaultNetwork && b.Node != a.node && b.CIDR.Contains(ip) {
+				a.find(ofNetwork("address", ip, b.Network), fmt.Sprintf("host-local assigned it here, but it is in block %s of node %s", b.CIDR, b.Node),
+					"give host-local a subnet outside the network's, or use fairlead-ipam")
 			}
 		}
 	}

@@ -50,6 +50,29 @@ func TestAuditOfHeldAddresses(t *testing.T) {
 	}
 }
 
+// TestAuditOfHostLocal checks that an address that host-local assigned from another node's block is reported.
+func TestAuditOfHostLocal(t *testing.T) {
+	t.Parallel()
+	s := cluster.NewSnapshot()
+	for key, value := range map[string]string{
+		"networks/default": `{"subnets": [{"cidr": "10.0.0.0/16"}]}`, "nodes/a": `{"id": "1"}`, "nodes/b": `{"id": "2"}`,
+		"blocks/default/10.0.0.0-26": `{"node": "a", "subnet": "10.0.0.0/16"}`, "blocks/default/10.0.0.64-26": `{"node": "b", "subnet": "10.0.0.0/16"}`,
+	} {
+		s.Set(key, []byte(value))
+	}
+	for ip, want := range map[string]string{"10.0.0.5": "", "10.0.0.70": "it is in block 10.0.0.64/26 of node b", "10.9.0.5": ""} {
+		got := ""
+		for _, f := range Audit(s, "a", &LocalState{HostLocal: []netip.Addr{netip.MustParseAddr(ip)}}) {
+			if strings.HasPrefix(f.Subject, "address ") {
+				got += f.Problem
+			}
+		}
+		if !strings.Contains(got, want) || (got == "") != (want == "") {
+			t.Errorf("%s: %q, want %q", ip, got, want)
+		}
+	}
+}
+
 // TestBlockOfUnknownNetwork checks that a node does not join a network that the cluster does not have.
 func TestBlockOfUnknownNetwork(t *testing.T) {
 	t.Parallel()
