@@ -133,15 +133,20 @@ func (r *Reconciler) sentByUs(ev Event) bool {
 
 // linux/netconf.h
 const (
-	sizeofNetconfmsg = 4
-	netconfaForward  = 2
+	sizeofNetconfmsg  = 4
+	netconfaIfindex   = 1
+	netconfaForward   = 2
+	netconfIfindexAll = -1
 )
 
-// stopsForwarding reports whether the namespace, or one of its links, does not forward packets of a family.
+// stopsForwarding reports whether the namespace, or one of its links, does not forward packets of a family. The kernel
+// reports each new link. Where IPv6 forwarding is off, this does not count for a link: IPv6 has only one setting.
 func (ev Event) stopsForwarding() bool {
 	if len(ev.body) < sizeofNetconfmsg {
 		return false
 	}
-	on := netlink.Attr(ev.body[sizeofNetconfmsg:], netconfaForward)
-	return len(on) == 4 && netlink.Uint32(on) == 0
+	p := ev.body[sizeofNetconfmsg:]
+	ofAll := int32(netlink.Uint32(netlink.Attr(p, netconfaIfindex))) == netconfIfindexAll
+	on := netlink.Attr(p, netconfaForward)
+	return (ofAll || ev.body[0] == unix.AF_INET) && len(on) == 4 && netlink.Uint32(on) == 0
 }

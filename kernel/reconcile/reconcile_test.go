@@ -392,7 +392,14 @@ func TestNeedsResync(t *testing.T) {
 			t.Errorf("%s: the repair itself looks like a contradiction: %s", by, last)
 		}
 	}
-	for _, by := range []string{"ip route add 10.77.0.0/16 via 192.0.2.9", "ip addr add 10.66.0.1/32 dev lo", "nft add table inet other"} {
+	kerneltest.Run(t, "ip", "link", "set", "eth0", "mtu", "1500") // vx needs 1450
+	reconcileOnce(t, r, want)
+	noticed() // the new device changes eth0, its lower link
+	reconcileOnce(t, r, want)
+	for _, by := range []string{
+		"ip route add 10.77.0.0/16 via 192.0.2.9", "ip addr add 10.66.0.1/32 dev lo", "nft add table inet other",
+		"sysctl -qw net.ipv4.ip_forward=1", "ip link add pod type veth peer name pod1",
+	} {
 		kerneltest.Run(t, strings.Fields(by)...)
 		if noticed() {
 			t.Errorf("%s: noticed, although it is not about our objects", by)
