@@ -124,10 +124,19 @@ func (c *CNIConfig) kept(network string, valid []cni.Attachment, began time.Time
 			more = append(more, cni.Attachment{ContainerID: a.ContainerID, IfName: a.IfName})
 		}
 	}
+	known := setOf(list)
 	for _, a := range more {
-		if !slices.Contains(list, a) {
-			list = append(list, a)
+		if !known[a] {
+			known[a], list = true, append(list, a)
 		}
 	}
 	return list, err
+}
+
+func setOf(list []cni.Attachment) map[cni.Attachment]bool {
+	set := make(map[cni.Attachment]bool, len(list))
+	for _, a := range list {
+		set[a] = true
+	}
+	return set
 }

@@ -75,9 +75,9 @@ func (c *CNIConfig) delStale(ctx context.Context, list *NetworkConfigList, valid
 	if failed != nil {
 		return failed
 	}
-	errs := []error{err}
+	errs, keep := []error{err}, setOf(kept)
 	for _, a := range attachments {
-		if a.Network != list.Name || slices.Contains(kept, cni.Attachment{ContainerID: a.ContainerID, IfName: a.IfName}) {
+		if a.Network != list.Name || keep[cni.Attachment{ContainerID: a.ContainerID, IfName: a.IfName}] {
 			continue
 		}
 		rt := &RuntimeConf{ContainerID: a.ContainerID, NetNS: a.NetNS, IfName: a.IfName, Args: a.CniArgs, CapabilityArgs: a.CapabilityArgs}

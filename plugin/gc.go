@@ -49,10 +49,13 @@ func (j *job) keepInProgress() error {
 			list = append(list, cni.Attachment{ContainerID: rec.ContainerID, IfName: rec.IfName})
 		}
 	}
-	valid := j.base.ValidAttachments
+	valid, known := j.base.ValidAttachments, map[cni.Attachment]bool{}
+	for _, a := range valid {
+		known[a] = true
+	}
 	for _, a := range list {
-		if !slices.Contains(valid, a) {
-			valid = append(valid, a)
+		if !known[a] {
+			known[a], valid = true, append(valid, a)
 		}
 	}
 	if len(valid) == len(j.base.ValidAttachments) {
@@ -62,13 +65,22 @@ func (j *job) keepInProgress() error {
 	return j.ipam.keep(valid)
 }
 
-// valid reports whether an owner must be left alone: the runtime lists it, or keepInProgress added it. The runtime does not
-// list the interface of a plugin that has one of its own.
-func (j *job) valid(o kernel.Owner) bool {
-	if j.IfName != "" {
-		return slices.ContainsFunc(j.base.ValidAttachments, func(a cni.Attachment) bool { return a.ContainerID == o.ContainerID })
+// validOwners returns the attachments that must be left alone: those that the runtime lists, and those that keepInProgress
+// added. The runtime does not list the interface of a plugin that has one of its own.
+func (j *job) validOwners() map[cni.Attachment]bool {
+	out := map[cni.Attachment]bool{}
+	for _, a := range j.base.ValidAttachments {
+		out[j.listed(a)] = true
 	}
-	return slices.Contains(j.base.ValidAttachments, cni.Attachment{ContainerID: o.ContainerID, IfName: o.IfName})
+	return out
+}
+
+// listed returns an attachment as validOwners has it.
+func (j *job) listed(a cni.Attachment) cni.Attachment {
+	if j.IfName != "" {
+		a.IfName = ""
+	}
+	return a
 }
 
 func (j *job) recent(rec *attach.Record) bool {
@@ -90,8 +102,9 @@ const gcBatchSize = 200
 func (j *job) gcRecords(ctx context.Context) error {
 	all, err := j.dir.List(j.base.Name)
 	errs := []error{err}
+	valid := j.validOwners()
 	dead := slices.DeleteFunc(all, func(rec *attach.Record) bool {
-		return rec.Network != j.base.Name || j.valid(rec.Owner()) || j.recent(rec) || rec.Last(j.Name) < 0
+		return rec.Network != j.base.Name || valid[j.listed(cni.Attachment{ContainerID: rec.ContainerID, IfName: rec.IfName})] || j.recent(rec) || rec.Last(j.Name) < 0
 	})
 	for part := range slices.Chunk(dead, gcBatchSize) {
 		errs = append(errs, j.gcBatch(ctx, part))
@@ -150,17 +163,12 @@ func (j *job) gcOne(ctx context.Context, s *session) error {
 
 // gcTagged removes objects without a record. It recognizes them by a link's alias or an element's comment.
 func (j *job) gcTagged(ctx context.Context) error {
+	valid := map[string]bool{} // by owner tag
+	for _, v := range j.base.ValidAttachments {
+		valid[kernel.Owner{Network: j.base.Name, ContainerID: v.ContainerID, IfName: v.IfName}.Tag()] = true
+	}
 	dead := func(tag string) bool {
-		if !kernel.IsTagOfNetwork(j.base.Name, tag) {
-			return false
-		}
-		for _, v := range j.base.ValidAttachments {
-			o := kernel.Owner{Network: j.base.Name, ContainerID: v.ContainerID, IfName: v.IfName}
-			if o.Owns(tag) {
-				return false
-			}
-		}
-		return !j.hasRecord(tag)
+		return kernel.IsTagOfNetwork(j.base.Name, tag) && !valid[tag] && !j.hasRecord(tag)
 	}
 	var errs []error
 	if _, claims := j.conf.(Claimer); claims {

@@ -106,13 +106,15 @@ func (m *Manager) GCWith(ctx context.Context, findValid func() ([]string, error)
 	ctx, end := m.begin(ctx, Step{Operation: "gc"})
 	defer func() { end(err) }()
 	c, failed := m.beginCollection()
-	if c.valid, err = findValid(); err != nil {
+	valid, err := findValid()
+	if err != nil {
 		return err
 	}
-	for _, id := range c.valid {
+	for _, id := range valid {
 		if err := cni.ValidateContainerID(id); err != nil {
 			return err
 		}
+		c.valid[id] = true
 	}
 	return errors.Join(failed, c.tearDownInvalid(ctx), c.collectNetworks(ctx))
 }

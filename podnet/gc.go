@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/fairlead/fairlead/attach"
@@ -19,13 +18,19 @@ type collection struct {
 	began   time.Time
 	ids     []string             // pods that have a note
 	created map[string]time.Time // of their notes; none for a pod whose note cannot be read
-	valid   []string
+	valid   map[string]bool // IDs
 	keep    map[string][]cni.Attachment // by network
+	kept    map[keptAttachment]bool     // the same
+}
+
+type keptAttachment struct {
+	network string
+	cni.Attachment
 }
 
 // beginCollection notes which pods exist. With an error, it has those that it could read.
 func (m *Manager) beginCollection() (*collection, error) {
-	c := &collection{m: m, began: time.Now(), created: map[string]time.Time{}}
+	c := &collection{m: m, began: time.Now(), created: map[string]time.Time{}, valid: map[string]bool{}}
 	var err error
 	c.ids, err = m.notes.ids()
 	for _, id := range c.ids {
@@ -40,7 +45,7 @@ func (m *Manager) beginCollection() (*collection, error) {
 func (c *collection) tearDownInvalid(ctx context.Context) error {
 	var errs []error
 	for _, id := range c.ids {
-		if slices.Contains(c.valid, id) {
+		if c.valid[id] {
 			continue
 		}
 		if err := c.tearDownOld(ctx, id, c.created[id]); err != nil {
@@ -95,7 +100,7 @@ func (c *collection) collect(ctx context.Context, list *libcni.NetworkConfigList
 // attachments collects the attachments of valid pods from the notes, the cache and the records. Invalid pods that have
 // a note, because of a running set-up or a failed tear-down, keep their attachments.
 func (c *collection) attachments() error {
-	c.keep = map[string][]cni.Attachment{}
+	c.keep, c.kept = map[string][]cni.Attachment{}, map[keptAttachment]bool{}
 	ids, err := c.m.notes.ids()
 	if err != nil {
 		return err
@@ -114,7 +119,7 @@ func (c *collection) attachments() error {
 		return err
 	}
 	for _, a := range cached {
-		if slices.Contains(c.valid, a.ContainerID) {
+		if c.valid[a.ContainerID] {
 			c.add(a.Network, a.ContainerID, a.IfName)
 		}
 	}
@@ -123,11 +128,11 @@ func (c *collection) attachments() error {
 		return err
 	}
 	for _, r := range records {
-		if slices.Contains(c.valid, r.ContainerID) {
+		if c.valid[r.ContainerID] {
 			c.add(r.Network, r.ContainerID, r.IfName)
 		}
 	}
-	for _, id := range c.valid { // pods that none of these know
+	for id := range c.valid { // pods that none of these know
 		c.add(loopbackNetwork, id, "lo")
 		for _, f := range c.m.conf.networks() {
 			c.add(f.list.Name, id, DefaultIfNamePrefix+"0")
@@ -138,7 +143,7 @@ func (c *collection) attachments() error {
 
 func (c *collection) add(network, id, ifName string) {
 	a := cni.Attachment{ContainerID: id, IfName: ifName}
-	if !slices.Contains(c.keep[network], a) {
-		c.keep[network] = append(c.keep[network], a)
+	if k := (keptAttachment{network, a}); !c.kept[k] {
+		c.kept[k], c.keep[network] = true, append(c.keep[network], a)
 	}
 }
