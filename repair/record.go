@@ -34,15 +34,15 @@ func finalResult(runtime *libcni.CNIConfig, rec *attach.Record) *cni.Result {
 	return res
 }
 
-// cached returns what the runtime cached about an attachment, or nil.
+// cached returns what the runtime cached about an attachment, or nil. It reads one file: the cache of a large host has one
+// for every attachment.
 func cached(runtime *libcni.CNIConfig, rec *attach.Record) *libcni.NetworkAttachment {
-	all, _ := runtime.GetCachedAttachments(rec.ContainerID) // without the cache, the attachment is unknown
-	for _, a := range all {
-		if a.Network == rec.Network && a.IfName == rec.IfName {
-			return a
-		}
+	rt := &libcni.RuntimeConf{ContainerID: rec.ContainerID, IfName: rec.IfName}
+	config, _, _ := runtime.GetNetworkListCachedConfig(&libcni.NetworkConfigList{Name: rec.Network}, rt) // without it, the attachment is unknown
+	if config == nil {
+		return nil
 	}
-	return nil
+	return &libcni.NetworkAttachment{ContainerID: rec.ContainerID, Network: rec.Network, IfName: rec.IfName, Config: config}
 }
 
 // Engine opens an engine in this network namespace and in the container's. The caller calls end.
