@@ -57,6 +57,12 @@ func Allocations(dataDir, network string) ([]Allocation, error) {
 	return out, nil
 }
 
+// OwnerOf returns the owner of an address of a network, or os.ErrNotExist if the address is free. It reads one file.
+func OwnerOf(dataDir, network string, a netip.Addr) (Owner, error) {
+	held, err := directory(filepath.Join(dataDir, network)).allocation(a)
+	return held.Owner, err
+}
+
 func (d directory) allocation(a netip.Addr) (Allocation, error) {
 	fi, err := os.Lstat(d.file(a))
 	if err != nil {

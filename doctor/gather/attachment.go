@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -101,18 +102,14 @@ func (g *gatherer) held(a *doctor.Attachment, r *attach.Record) {
 		if d.Network != r.Network {
 			continue
 		}
-		all, err := ipam.Allocations(d.Path, d.Network)
-		if err != nil {
-			g.miss("addresses of "+r.Network, err)
-			return
-		}
-		by := map[netip.Addr]ipam.Owner{}
-		for _, h := range all {
-			by[h.Addr] = h.Owner
-		}
 		for i, p := range a.Addrs {
-			owner, ok := by[p.Addr()]
-			h := doctor.HeldAddr{File: filepath.Join(d.Path, d.Network, p.Addr().String()), Addr: p.Addr(), Owner: owner, Expected: expected, Free: !ok}
+			owner, err := ipam.OwnerOf(d.Path, d.Network, p.Addr())
+			free := errors.Is(err, os.ErrNotExist)
+			if err != nil && !free {
+				g.miss("addresses of "+r.Network, err)
+				return
+			}
+			h := doctor.HeldAddr{File: filepath.Join(d.Path, d.Network, p.Addr().String()), Addr: p.Addr(), Owner: owner, Expected: expected, Free: free}
 			// A network whose ipam.dataDir has changed has two directories.
 			if found[i].File == "" || found[i].Free || owner.ContainerID == expected.ContainerID {
 				found[i] = h

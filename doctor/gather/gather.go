@@ -62,6 +62,9 @@ func Facts(ctx context.Context, o Options) (*doctor.Facts, []string, error) {
 	g.addressDirs, err = gc.HostLocalDirs(o.LibDir, o.ConfDir, cached)
 	g.miss("the directories of addresses", err)
 	for i, r := range records {
+		if ctx.Err() != nil {
+			return nil, nil, context.Cause(ctx)
+		}
 		if o.Include != nil && !o.Include(r) {
 			continue
 		}
