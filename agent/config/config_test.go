@@ -168,6 +168,7 @@ func netConfFile(t *testing.T) string {
 func TestInvalidConfig(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
+		"node: a\nNode: c":                       `agent.yaml:2:1: Node: the key occurs twice: line 1 has node`,
 		"nodes: a":                               `agent.yaml:1:1: nodes: there is no such key: did you mean "node"?`,
 		"node: " + strings.Repeat("a", 249):      "at most 248",
 		"node: a b":                              `node is "a b"`,

@@ -101,11 +101,17 @@ func (s *shape) mapping(key string, n *yaml.Node, t reflect.Type) {
 		s.bad(key, n, "want keys with values, like "+example(t))
 		return
 	}
+	seen := map[string]*yaml.Node{} // by the key in lower case
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k, v := n.Content[i], n.Content[i+1]
 		path := strings.TrimPrefix(key+"."+k.Value, ".")
 		f, ok := fieldOf(t, k.Value)
+		lower := strings.ToLower(k.Value)
+		before := seen[lower]
+		seen[lower] = k
 		switch {
+		case ok && before != nil:
+			s.bad(path, &yaml.Node{Line: k.Line, Column: k.Column}, fmt.Sprintf("the key occurs twice: line %d has %s", before.Line, before.Value))
 		case k.Tag == "!!merge":
 			s.merged(key, v, t)
 		case ok && v.Kind == yaml.ScalarNode && !allowedValue(t, f, v.Value):
