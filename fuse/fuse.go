@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/rawjson"
@@ -53,12 +54,15 @@ func Fuse(list *libcni.NetworkConfigList) ([]byte, error) {
 	return withPlugins(list, [][]byte{chain})
 }
 
-// Undo returns the list with the plugins of each fairlead-chain in place of the chain.
+// Undo returns the list with the plugins of each fairlead-chain in place of the chain. It returns a list without one unchanged.
 func Undo(list *libcni.NetworkConfigList) ([]byte, error) {
 	for i, p := range list.Plugins {
 		if p.Network.Type == delegate.PodType {
 			return nil, cni.Invalid(list.Bytes, fmt.Sprintf("plugins[%d].type", i), delegate.PodType+" also attaches the networks that pods select, so its plugins cannot replace it")
 		}
+	}
+	if !slices.ContainsFunc(list.Plugins, func(p *libcni.NetworkConfig) bool { return p.Network.Type == delegate.ChainType }) {
+		return list.Bytes, nil
 	}
 	members, err := netconf.Members(list)
 	if err != nil {
