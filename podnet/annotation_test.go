@@ -45,6 +45,7 @@ func TestParseNetworks(t *testing.T) {
 		"a/b/c":                   `"a/b/c": want`,
 		"a@":                      "want the name of an interface after the @",
 		"a@b@c/":                  "want the name of an interface",
+		"ns/a@b@c":                "without another @",
 		"a@an-interface-too-long": "at most 15",
 		`{"name": "a"}`:           "want a list of objects",
 		`[{"name": "a"}`:          "1:",

@@ -71,8 +71,8 @@ func parseName(text, namespace string) (Network, error) {
 			return Network{}, fmt.Errorf("%q: want a namespace before the slash", text)
 		}
 	}
-	if at && cni.ValidateInterfaceName(ifName) != nil {
-		return Network{}, fmt.Errorf("%q: want the name of an interface after the @, at most 15 letters", text)
+	if at && (cni.ValidateInterfaceName(ifName) != nil || strings.Contains(ifName, "@")) { // Multus allows one @
+		return Network{}, fmt.Errorf("%q: want the name of an interface after the @, at most 15 letters, without another @", text)
 	}
 	if err := cni.ValidateNetworkName(name); err != nil {
 		return Network{}, fmt.Errorf("%q: want [NAMESPACE/]NAME[@INTERFACE]: %w", text, err)
