@@ -32,6 +32,14 @@ func Versions() []string {
 // Known reports whether a version is supported.
 func Known(version string) bool { return slices.Contains(Versions(), version) }
 
+// CheckVersion returns an error if ADD rejects the version of a configuration.
+func CheckVersion(data []byte, version string) error {
+	if version == "" || Known(version) {
+		return nil
+	}
+	return Invalid(data, "cniVersion", "ADD rejects this version: want one of "+strings.Join(Versions(), ", "))
+}
+
 // Negotiate returns the version of a list with these values of cniVersion and cniVersions: the highest supported one,
 // or 0.1.0 for a list without a version. An error is a *ConfigError with the position in data, the list.
 func Negotiate(data []byte, version string, versions []string) (string, error) {

@@ -62,3 +62,13 @@ func (l *NetworkConfigList) fromFile(file string, data []byte) {
 		p.origin = &origin{file, data, fmt.Sprintf("plugins[%d]", i)}
 	}
 }
+
+// CheckVersion returns an error if ADD rejects the list's version, with the position in the list's file. A caller that checks
+// it before it runs a plugin needs no DEL, which plugins would reject as well.
+func (l *NetworkConfigList) CheckVersion() error {
+	err := cni.CheckVersion(l.Bytes, l.CNIVersion)
+	if e, ok := errors.AsType[*cni.ConfigError](err); ok && len(l.Plugins) > 0 && l.Plugins[0].origin != nil {
+		e.File = l.Plugins[0].origin.file
+	}
+	return err
+}

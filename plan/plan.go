@@ -98,8 +98,8 @@ func New(ctx context.Context, r Request) (*Plan, error) {
 
 // accepted rejects a version of the configuration and a namespace that ADD would reject.
 func (r *Request) accepted() error {
-	if !slices.Contains(cni.Versions(), r.List.CNIVersion) {
-		return cni.Invalid(r.List.Bytes, "cniVersion", "ADD rejects this version: want one of "+strings.Join(cni.Versions(), ", "))
+	if err := r.List.CheckVersion(); err != nil {
+		return err
 	}
 	container, err := netns.Open(r.Runtime.NetNS)
 	if errors.Is(err, os.ErrNotExist) {

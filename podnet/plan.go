@@ -52,6 +52,9 @@ func requested(p *Pod) []Network {
 
 func (m *Manager) planOne(ctx context.Context, p *Pod, n *Network, i int, chosen bool) (*part, error) {
 	list, err := m.network(ctx, n.Namespace, n.Name)
+	if err == nil {
+		err = list.CheckVersion()
+	}
 	if err != nil {
 		return nil, request.At(i, err)
 	}

@@ -23,6 +23,21 @@ func both(t *testing.T, test func(*testing.T, func(*podnet.Options))) {
 	t.Run("within", func(t *testing.T) { t.Parallel(); test(t, within) })
 }
 
+// TestSetupOfUnknownVersion checks that a network whose version no plugin supports fails before a plugin runs. After that, a
+// teardown would fail, too.
+func TestSetupOfUnknownVersion(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.bridge("10-a.conflist", "a", 1, "")
+	n.write("20-b.conflist", fmt.Sprintf(`{"cniVersion": "2.0.0", "name": %q, "plugins": [{"type": "bridge"}]}`, n.name("b")))
+	n.Reload()
+	_, err := n.SetUpPod(t.Context(), n.pod("web", podnet.Network{}, podnet.Network{Name: "b"}))
+	wants(t, err, `20-b.conflist:1:16: cniVersion = "2.0.0": ADD rejects this version`)
+	if got, err := n.List(); err != nil || len(got) > 0 {
+		t.Errorf("set up: %v, %v", got, err)
+	}
+}
+
 // TestSetupCheckTeardown sets up, checks and tears down a pod on three networks.
 func TestSetupCheckTeardown(t *testing.T) {
 	both(t, func(t *testing.T, exec func(*podnet.Options)) {

@@ -271,6 +271,7 @@ func TestPodAsksAgent(t *testing.T) {
 		},
 	})
 	h.define("damaged", `{}`, "")
+	h.define("newer", `{"cniVersion": "2.0.0", "type": "one"}`, "")
 	h.file(filepath.Join(h.dir.Root(), "definitions", "shop", "damaged.json"), `{"version": 1, "names`)
 	args := h.args(`{"k8s.v1.cni.cncf.io/networks": "nic,new,nic,damaged"}`)
 	if _, err := p.Funcs.Add(t.Context(), args); err != nil {
@@ -286,6 +287,7 @@ func TestPodAsksAgent(t *testing.T) {
 	}
 	for annotations, want := range map[string]string{
 		`{"k8s.v1.cni.cncf.io/networks": "nic,nic,nic"}`: "pod shop/web: network shop/nic: the pod has no device of resource example.com/nic left",
+		`{"k8s.v1.cni.cncf.io/networks": "newer"}`:       `cniVersion = "2.0.0": ADD rejects this version`,
 		`{"k8s.v1.cni.cncf.io/networks": "missing"}`:     "pod shop/web: network shop/missing: NetworkAttachmentDefinition shop/missing: it does not exist",
 	} {
 		h.calls()

@@ -113,6 +113,9 @@ func (c *podCall) listFor(ctx context.Context, n *request.Network) (list *rawjso
 	if err == nil {
 		list, err = listOf(s.config, n.Name)
 	}
+	if err == nil {
+		err = cni.CheckVersion(s.config, list.String("cniVersion"))
+	}
 	if err == nil && isTrue(s.config, "disableCheck") {
 		list.Set("disableCheck", []byte("true"))
 	}
