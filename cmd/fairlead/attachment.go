@@ -38,6 +38,11 @@ func (a *app) session(network, netns, ifName string) (*session, error) {
 	if err != nil {
 		return nil, a.explain(err, a.confDir())
 	}
+	return a.sessionOn(list, netns, ifName)
+}
+
+// sessionOn prepares an operation on a network that was found.
+func (a *app) sessionOn(list *libcni.NetworkConfigList, netns, ifName string) (*session, error) {
 	s, err := a.settings()
 	if err != nil {
 		return nil, err
@@ -49,6 +54,28 @@ func (a *app) session(network, netns, ifName string) (*session, error) {
 		}
 	}
 	return &session{a, a.runtime(s.path), list, s.runtimeConf(netns)}, nil
+}
+
+// cachedSession prepares the removal of an attachment to a network without a configuration. It uses the configuration and the
+// arguments of the ADD, from the cache of results, or none if only a record exists. ok is false if there is neither.
+func (a *app) cachedSession(network, netns, ifName string) (s *session, ok bool) {
+	if netconf.IsFile(network) || cni.ValidateNetworkName(network) != nil {
+		return nil, false
+	}
+	s, err := a.sessionOn(&libcni.NetworkConfigList{Name: network}, netns, ifName)
+	if err != nil {
+		return nil, false
+	}
+	config, rt, _ := s.cni.GetNetworkListCachedConfig(s.list, s.rt) // it warns of a file that it cannot use
+	if config != nil {
+		cached := &libcni.NetworkAttachment{Network: network, Config: config}
+		if list, err := cached.List(); err == nil {
+			s.list, s.rt = list, rt
+			return s, true
+		}
+	}
+	_, err = s.records().Read(s.owner())
+	return s, err == nil
 }
 
 // networkName returns the name of a network that is given by its name or by its file.
@@ -86,6 +113,11 @@ func (a *app) operation(c *cobra.Command, do func(*session, context.Context) err
 			return err
 		}
 		s, err := a.session(args[0], netns, *ifName)
+		if err != nil && c.Name() == "del" {
+			if cached, ok := a.cachedSession(args[0], netns, *ifName); ok {
+				s, err = cached, nil
+			}
+		}
 		if err != nil {
 			return err
 		}
@@ -128,7 +160,7 @@ func (a *app) addCommand() *cobra.Command {
 }
 
 func (s *session) add(ctx context.Context) error {
-	if err := s.needNetns(); err != nil {
+	if err := errors.Join(s.list.CheckVersion(), s.needNetns()); err != nil {
 		return err
 	}
 	unlock, err := s.lock(ctx)
@@ -234,7 +266,7 @@ func (a *app) delCommand() *cobra.Command {
 	return a.operation(&cobra.Command{
 		Use: "del NETWORK NETNS", Short: "detach a namespace from a network",
 		Long: "Del removes what add created. It also works if the namespace is gone, after an interrupted\n" +
-			"add, twice, and if the network's configuration has changed since.",
+			"add, twice, and if the network's configuration has changed or is gone since.",
 		Example: "  fairlead del my-network web",
 	}, (*session).del)
 }
@@ -249,8 +281,10 @@ func (s *session) del(ctx context.Context) error {
 	if !s.known() {
 		message = "no such attachment was known; removed what there was"
 	}
-	if err := s.cni.DelNetworkList(ctx, s.list, s.rt); err != nil {
-		return err
+	if len(s.list.Plugins) > 0 { // else only the record tells what to remove
+		if err := s.cni.DelNetworkList(ctx, s.list, s.rt); err != nil {
+			return err
+		}
 	}
 	if _, err := s.records().Read(s.owner()); err == nil { // the configuration has changed since the ADD
 		if err := gc.RemoveAttachment(ctx, s.gcOptions(false), s.owner(), s.rt.NetNS); err != nil {

@@ -226,6 +226,30 @@ func TestContainerID(t *testing.T) {
 	}
 }
 
+// TestDelWithoutConfiguration verifies that del removes everything that add created, also if the file of the network is gone
+// or broken. Without the cache of results it uses the record.
+func TestDelWithoutConfiguration(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(s *site){
+		"gone":            func(s *site) { s.sh("rm -r " + s.confDir()) },
+		"broken":          func(s *site) { write(t, s.confDir(), "n.conflist", "{") },
+		"gone, and cache": func(s *site) { s.sh("rm -r " + s.confDir() + " /var/lib/cni/results") },
+	} {
+		s := newSite(t)
+		s.sh("ip netns add web")
+		s.ok("add", "n", "web")
+		s.ok("del", "n", "web")
+		clean := s.left() // with the shared objects
+		s.ok("add", "n", "web")
+		lose(s)
+		s.ok("del", "n", "web")
+		if left := s.left(); left != clean {
+			t.Errorf("%s: left\n%s\nwant\n%s", name, left, clean)
+		}
+		s.sh("ip netns del web\nip link del cni0")
+	}
+}
+
 // TestDelWithChangedConfiguration verifies that del removes everything that add created, also if the network's
 // configuration lacks plugins and addresses of then.
 func TestDelWithChangedConfiguration(t *testing.T) {
