@@ -13,6 +13,7 @@ import (
 
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/config"
+	"github.com/fairlead/fairlead/internal/plainfile"
 	"github.com/fairlead/fairlead/plugins/delegate"
 )
 
@@ -56,12 +57,12 @@ func writeCNIConfig(all *config.Config, lib string) error {
 
 // replaceList writes a list, and notes it. It removes the list of an earlier note.
 func replaceList(path string, list []byte, note string) error {
-	before, err := os.ReadFile(note)
+	before, err := plainfile.Read(note)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	noted := path + "\n" + sumOf(list) + "\n"
-	have, err := os.ReadFile(path)
+	have, err := plainfile.Read(path)
 	same := err == nil && bytes.Equal(have, list)
 	if same && string(before) == noted {
 		return nil
@@ -121,7 +122,7 @@ func typeOf(path string) string {
 		plugin
 		Plugins []plugin `json:"plugins"`
 	}
-	raw, err := os.ReadFile(path)
+	raw, err := plainfile.Read(path)
 	if err != nil || json.Unmarshal(raw, &list) != nil {
 		return ""
 	}
@@ -139,7 +140,7 @@ func removeEarlierList(note, current string) error {
 	if path == "" || path == current {
 		return nil
 	}
-	raw, err := os.ReadFile(path)
+	raw, err := plainfile.Read(path)
 	if err == nil && sumOf(raw) == sum {
 		err = os.Remove(path)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/internal/bootid"
 	"github.com/fairlead/fairlead/internal/filelock"
+	"github.com/fairlead/fairlead/internal/plainfile"
 )
 
 // machineID returns this machine's ID, which is created once and stored in dir. It distinguishes two machines with the
@@ -33,7 +34,7 @@ func instanceID(run string) (string, error) {
 
 // storedID returns the ID in a file, which it creates if missing.
 func storedID(file, what string) (string, error) {
-	raw, err := os.ReadFile(file)
+	raw, err := plainfile.Read(file)
 	if id := strings.TrimSpace(string(raw)); err == nil && id != "" {
 		return id, nil
 	}

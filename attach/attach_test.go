@@ -418,6 +418,23 @@ func TestUnclaimWaitsForContext(t *testing.T) {
 	}
 }
 
+// TestFIFOOfClaims checks that nobody waits for the writer of a FIFO in the place of a host port's file.
+func TestFIFOOfClaims(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	file := filepath.Join(root, "hostports", "tcp-80")
+	if err := errors.Join(os.Mkdir(filepath.Dir(file), 0o700), syscall.Mkfifo(file, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	d, ports := attach.Open(root), []attach.Port{{HostPort: 80, ContainerPort: 80, Protocol: "tcp"}}
+	_, err := d.Claim(t.Context(), owner, ports)
+	for _, err := range []error{err, d.Unclaim(t.Context(), owner, ports)} {
+		if err == nil || !strings.Contains(err.Error(), file+": not a regular file") {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
 // TestUnreadableRecord checks that an attachment keeps its host ports while its record cannot be read, for example
 // because the system has no file descriptor left.
 func TestUnreadableRecord(t *testing.T) {
@@ -812,14 +829,20 @@ func TestReadDuringWrite(t *testing.T) {
 	}
 }
 
-// TestDamagedRecordIsKept verifies that a damaged record hides no other one, stays until the next ADD, and that neither a
-// FIFO nor a directory in its place hinders anybody.
+// TestDamagedRecordIsKept verifies that a damaged record hides no other one, stays until the next ADD, and that no special
+// file in its place hinders anybody.
 func TestDamagedRecordIsKept(t *testing.T) {
 	t.Parallel()
 	for name, damage := range map[string]func(path string) error{
 		"torn":        func(path string) error { return os.WriteFile(path, []byte("{"), 0o600) },
 		"a FIFO":      func(path string) error { return syscall.Mkfifo(path, 0o600) },
 		"a directory": func(path string) error { return os.Mkdir(path, 0o700) },
+		"a socket": func(path string) error {
+			return syscall.Mknod(path, syscall.S_IFSOCK|0o600, 0)
+		},
+		"a huge file": func(path string) error {
+			return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40))
+		},
 	} {
 		d, file, _ := finished(t)
 		other := owner

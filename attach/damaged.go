@@ -19,13 +19,17 @@ var errDamaged = fmt.Errorf("the record is damaged: %w", os.ErrNotExist) // a co
 
 // openRecord opens a record. It does not wait for the writer of a FIFO.
 func openRecord(path string) (int, error) {
-	return plainfile.Open(path, syscall.O_RDONLY|syscall.O_NONBLOCK, 0)
+	fd, err := plainfile.Open(path, syscall.O_RDONLY|syscall.O_NONBLOCK, 0)
+	return fd, notRecord(path, err)
 }
 
-// notRecord returns the error of reading a record. A directory in its place is a damaged record.
+// notRecord returns the error of opening or reading a record. A directory, another special file, or a huge file in its place
+// is a damaged record.
 func notRecord(path string, err error) error {
-	if errors.Is(err, syscall.EISDIR) {
-		return fmt.Errorf("%s: %w", path, errDamaged)
+	for _, other := range []error{syscall.EISDIR, plainfile.ErrNotRegular, syscall.EFBIG, syscall.ENXIO} {
+		if errors.Is(err, other) {
+			return fmt.Errorf("%s: %w", path, errDamaged)
+		}
 	}
 	return err
 }

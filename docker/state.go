@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/internal/plainfile"
 )
 
 // folder keeps one JSON file per object.
@@ -20,7 +21,7 @@ func (f folder[T]) file(id string) string { return filepath.Join(f.dir, id+".jso
 
 // read returns an object, or os.ErrNotExist.
 func (f folder[T]) read(id string) (*T, error) {
-	raw, err := os.ReadFile(f.file(id))
+	raw, err := plainfile.Read(f.file(id))
 	if err != nil {
 		return nil, err
 	}

@@ -172,12 +172,7 @@ func (i *cached) belongs(n network, rt *RuntimeConf) bool {
 }
 
 func readCached(file string) (*cached, error) {
-	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may be a FIFO
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(f)
+	data, err := readRegular(file)
 	if err != nil {
 		return nil, err
 	}
@@ -186,6 +181,26 @@ func readCached(file string) (*cached, error) {
 		return nil, &CacheError{file, !json.Valid(data), err}
 	}
 	return info, nil
+}
+
+// maxCached limits the size of a cache file in bytes.
+const maxCached = 64 << 20
+
+// readRegular reads a cache file. It waits for no writer of a FIFO.
+func readRegular(file string) ([]byte, error) {
+	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() && !info.Mode().IsRegular() || info.Size() > maxCached {
+		return nil, &CacheError{file, true, errors.New("want a regular file of at most 64 MiB")}
+	}
+	return io.ReadAll(f)
 }
 
 func parseCached(data []byte) (*cached, error) {

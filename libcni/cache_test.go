@@ -211,11 +211,32 @@ func FuzzParseCached(f *testing.F) {
 	})
 }
 
-// TestFIFOInCache verifies that a FIFO in the place of a cached result is not waited for.
+// TestFIFOInCache verifies that a FIFO in the place of a cached result is not waited for, also if a process has opened it
+// for writing.
 func TestFIFOInCache(t *testing.T) {
 	t.Parallel()
 	c, warnings := cacheWith(t, nil)
-	if err := syscall.Mkfifo(filepath.Join(c.cacheDir, "results", "net-c1-eth0"), 0o600); err != nil {
+	fifo := filepath.Join(c.cacheDir, "results", "net-c1-eth0")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want := range 2 {
+		if list, err := c.GetCachedAttachments(""); err != nil || len(list) > 0 || len(*warnings) != want+1 {
+			t.Errorf("%v, %v, %q", list, err, *warnings)
+		}
+		writer, err := os.OpenFile(fifo, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer writer.Close()
+	}
+}
+
+// TestHugeFileInCache verifies that a huge file in the place of a cached result is not read.
+func TestHugeFileInCache(t *testing.T) {
+	t.Parallel()
+	c, warnings := cacheWith(t, map[string]string{"net-c1-eth0": ""})
+	if err := os.Truncate(filepath.Join(c.cacheDir, "results", "net-c1-eth0"), 1<<40); err != nil {
 		t.Fatal(err)
 	}
 	if list, err := c.GetCachedAttachments(""); err != nil || len(list) > 0 || len(*warnings) != 1 {

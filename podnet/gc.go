@@ -16,9 +16,9 @@ import (
 type collection struct {
 	m       *Manager
 	began   time.Time
-	ids     []string             // pods that have a note
-	created map[string]time.Time // of their notes; none for a pod whose note cannot be read
-	valid   map[string]bool // IDs
+	ids     []string                    // pods that have a note
+	created map[string]time.Time        // of their notes; none for a pod whose note cannot be read
+	valid   map[string]bool             // IDs
 	keep    map[string][]cni.Attachment // by network
 	kept    map[keptAttachment]bool     // the same
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/internal/filelock"
+	"github.com/fairlead/fairlead/internal/plainfile"
 	"github.com/fairlead/fairlead/kernel/netns"
 	"github.com/fairlead/fairlead/libcni"
 )
@@ -73,7 +74,7 @@ func (s notes) file(id string) string { return filepath.Join(s.dir, id+noteEndin
 // read returns a pod's note, or os.ErrNotExist if there is none. A torn note, which a power cut can leave on a disk, is
 // another error.
 func (s notes) read(id string) (*note, error) {
-	raw, err := os.ReadFile(s.file(id))
+	raw, err := plainfile.Read(s.file(id))
 	if err != nil {
 		return nil, fmt.Errorf("read the state of pod %s: %w", id, err)
 	}

@@ -27,6 +27,13 @@ func TestTeardownWithoutOneSource(t *testing.T) {
 		"note, damaged": func(t *testing.T, n *node, p *podnet.Pod) {
 			must(t, os.Truncate(filepath.Join(n.state, p.ID+".json"), 40))
 		},
+		"note, a FIFO": func(t *testing.T, n *node, p *podnet.Pod) {
+			file := filepath.Join(n.state, p.ID+".json")
+			must(t, os.Remove(file))
+			must(t, syscall.Mkfifo(file, 0o600))
+			_, err := n.PodStatus(p.ID)
+			wants(t, err, file+": not a regular file")
+		},
 		"note, cache and namespace": func(t *testing.T, n *node, p *podnet.Pod) {
 			must(t, os.RemoveAll(n.state))
 			must(t, os.RemoveAll(n.cache))

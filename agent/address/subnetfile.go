@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/internal/plainfile"
 )
 
 // If flannel's subnet file is written, host-local assigns the addresses of one block per family, and fairlead-ipam
@@ -27,7 +28,7 @@ func subnetFileKeys(six bool) (network, subnet string) {
 
 // readSubnetFile returns the blocks in the file that flanneld or an agent wrote.
 func readSubnetFile(file string) (blocks []netip.Prefix) {
-	raw, err := os.ReadFile(file)
+	raw, err := plainfile.Read(file)
 	if err != nil {
 		return nil
 	}
@@ -120,7 +121,7 @@ func (m *Manager) writeSubnetFile() error {
 		return nil
 	}
 	fmt.Fprintf(&b, "FLANNEL_MTU=%d\nFLANNEL_IPMASQ=true\n", mtu)
-	old, err := os.ReadFile(m.SubnetFile)
+	old, err := plainfile.Read(m.SubnetFile)
 	if err == nil && bytes.Equal(old, b.Bytes()) {
 		return nil
 	}

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/fairlead/fairlead/internal/plainfile"
 )
 
 // Keys manages a node's WireGuard keys: a file with the private key and, during a rotation, a second file with the next
@@ -131,7 +133,7 @@ func makeKey(file string) error {
 }
 
 func publicOf(file string) (string, error) {
-	raw, err := os.ReadFile(file)
+	raw, err := plainfile.Read(file)
 	if err != nil {
 		return "", fmt.Errorf("WireGuard key: %w", err)
 	}

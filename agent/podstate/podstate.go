@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/internal/plainfile"
 )
 
 // Dir is the directory with the state.
@@ -28,7 +29,7 @@ const version = 1
 
 // read decodes a file. The error of a file that does not exist satisfies errors.Is(err, fs.ErrNotExist).
 func read(path string, into any) error {
-	raw, err := os.ReadFile(path)
+	raw, err := plainfile.Read(path)
 	if err != nil {
 		return err
 	}

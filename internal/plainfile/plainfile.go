@@ -5,6 +5,7 @@
 package plainfile
 
 import (
+	"errors"
 	"io/fs"
 	"syscall"
 )
@@ -22,9 +23,9 @@ func Open(path string, flags int, mode uint32) (int, error) {
 	}
 }
 
-// Read returns the content of a file.
+// Read returns the content of a regular file. It does not wait for the writer of a FIFO. See ReadAll for its limits.
 func Read(path string) ([]byte, error) {
-	fd, err := Open(path, syscall.O_RDONLY, 0)
+	fd, err := Open(path, syscall.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -32,11 +33,30 @@ func Read(path string) ([]byte, error) {
 	return ReadAll(fd, path)
 }
 
-// ReadAll reads an open file to its end. The error contains path.
+// ErrNotRegular is the error of reading a FIFO, a socket or a device.
+var ErrNotRegular = errors.New("not a regular file") // constant, never assigned
+
+// Max is the largest size in bytes of a file that Read reads. No state is that large. The error of a larger file is EFBIG.
+const Max = 64 << 20
+
+// ReadAll reads an open regular file, of at most Max bytes, to its end. The error contains path. For a directory it is
+// EISDIR, and for other special files ErrNotRegular.
 func ReadAll(fd int, path string) ([]byte, error) {
 	var st syscall.Stat_t
-	_ = syscall.Fstat(fd, &st) // the size is a guess: 0 for a file of the kernel
-	b := make([]byte, 0, max(st.Size+1, usual))
+	err := syscall.Fstat(fd, &st)
+	switch {
+	case err != nil:
+	case st.Mode&syscall.S_IFMT == syscall.S_IFDIR:
+		err = syscall.EISDIR
+	case st.Mode&syscall.S_IFMT != syscall.S_IFREG:
+		err = ErrNotRegular
+	case st.Size > Max:
+		err = syscall.EFBIG
+	}
+	if err != nil {
+		return nil, &fs.PathError{Op: "read", Path: path, Err: err}
+	}
+	b := make([]byte, 0, max(st.Size+1, usual)) // the size is a guess: 0 for a file of the kernel
 	for {
 		n, err := syscall.Read(fd, b[len(b):cap(b)])
 		switch {
@@ -47,6 +67,9 @@ func ReadAll(fd int, path string) ([]byte, error) {
 			return b, nil
 		default:
 			b = b[:len(b)+n]
+		}
+		if len(b) > Max {
+			return nil, &fs.PathError{Op: "read", Path: path, Err: syscall.EFBIG}
 		}
 		if len(b) == cap(b) {
 			b = append(b, make([]byte, cap(b))...)[:len(b)]

@@ -51,6 +51,22 @@ func TestErrorsNameTheFile(t *testing.T) {
 	}
 }
 
+// TestSpecialFiles checks that Read neither waits for a FIFO nor fills the memory with a huge file.
+func TestSpecialFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	fifo, huge := filepath.Join(dir, "fifo"), filepath.Join(dir, "huge")
+	if err := errors.Join(syscall.Mkfifo(fifo, 0o600), os.WriteFile(huge, nil, 0o600), os.Truncate(huge, 1<<40)); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]error{fifo: plainfile.ErrNotRegular, "/dev/zero": plainfile.ErrNotRegular, huge: syscall.EFBIG} {
+		var p *fs.PathError
+		if _, err := plainfile.Read(path); !errors.As(err, &p) || p.Err != want || p.Path != path {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
 func TestWrite(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

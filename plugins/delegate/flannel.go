@@ -187,7 +187,7 @@ func save(c flannelConf, args *skel.CmdArgs, out conf) error {
 func readSaved(c flannelConf, args *skel.CmdArgs) (conf, error) {
 	for _, file := range []string{savedFile(c, args), filepath.Join(c.DataDir, args.ContainerID)} {
 		var out conf
-		raw, err := os.ReadFile(file)
+		raw, err := plainfile.Read(file)
 		if err != nil || json.Unmarshal(raw, &out) != nil {
 			continue
 		}

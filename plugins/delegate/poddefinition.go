@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead/fairlead/agent/podstate"
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/rawjson"
+	"github.com/fairlead/fairlead/internal/plainfile"
 	"github.com/fairlead/fairlead/podnet/request"
 )
 
@@ -112,7 +113,7 @@ func confFiles(entries []os.DirEntry, extensions ...string) (names []string) {
 }
 
 func readConf(path string) ([]byte, error) {
-	raw, err := os.ReadFile(path)
+	raw, err := plainfile.Read(path)
 	if err == nil {
 		err = cni.Check(raw)
 	}

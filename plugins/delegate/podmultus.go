@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead/fairlead/agent/podstate"
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/rawjson"
+	"github.com/fairlead/fairlead/internal/plainfile"
 )
 
 // Multus records the networks of a pod in a file with the container's ID, and keeps results as libcni does. A node can
@@ -55,7 +56,7 @@ func (c *podCall) multusFile() string { return filepath.Join(c.multusDir(), c.ar
 
 // ofMultus returns the networks that Multus attached to the pod, or nil if Multus attached nothing.
 func (c *podCall) ofMultus() (*podstate.Pod, error) {
-	raw, err := os.ReadFile(c.multusFile())
+	raw, err := plainfile.Read(c.multusFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -86,7 +87,7 @@ func (c *podCall) multusCached() (out []multusNetwork) {
 			ContainerID, NetworkName, IfName string
 			Config                           []byte
 		}
-		raw, err := os.ReadFile(file)
+		raw, err := plainfile.Read(file)
 		if err != nil || cni.Decode(raw, &cached) != nil || cached.ContainerID != c.args.ContainerID {
 			continue
 		}
@@ -115,7 +116,7 @@ func (c *podCall) multusAttachment(i int, n multusNetwork) (*podstate.Attachment
 	} else if a.IfName == "" {
 		a.IfName = "net" + strconv.Itoa(i)
 	}
-	cached, err := os.ReadFile(filepath.Join(c.multusDir(), "results", list.String("name")+"-"+c.args.ContainerID+"-"+a.IfName))
+	cached, err := plainfile.Read(filepath.Join(c.multusDir(), "results", list.String("name")+"-"+c.args.ContainerID+"-"+a.IfName))
 	if err == nil {
 		if v, ok := rawjson.Find(cached, "result"); ok && cni.Check(v.Raw) == nil {
 			a.Result = v.Raw

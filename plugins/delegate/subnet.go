@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/internal/plainfile"
 )
 
 // subnetEnv is flanneld's file about this host.
@@ -20,7 +21,7 @@ type subnetEnv struct {
 
 // readSubnet reads flanneld's file, with lines such as FLANNEL_NETWORK=10.1.0.0/16.
 func readSubnet(file string) (e subnetEnv, err error) {
-	raw, err := os.ReadFile(file)
+	raw, err := plainfile.Read(file)
 	if errors.Is(err, os.ErrNotExist) {
 		return e, cni.Errorf(cni.CodePluginNotAvailable, "flannel's file for this host does not exist: is flanneld running? %w", err)
 	}

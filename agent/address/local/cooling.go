@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairlead/fairlead/internal/plainfile"
 	"github.com/fairlead/fairlead/ipam"
 )
 
@@ -44,7 +45,7 @@ func coolingText(addrs []netip.Addr, at time.Duration) string {
 
 // Cooling returns the addresses released within the given time, oldest first. The caller must hold the network's lock.
 func (d Dir) Cooling(network string, within time.Duration) ([]Cooled, error) {
-	raw, err := os.ReadFile(d.coolingFile(network))
+	raw, err := plainfile.Read(d.coolingFile(network))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/internal/plainfile"
 	"github.com/fairlead/fairlead/ipam"
 )
 
@@ -144,7 +145,7 @@ func (d Dir) Write(n *Network) error {
 		return err
 	}
 	path := d.networkFile(n.Name)
-	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, raw) {
+	if old, err := plainfile.Read(path); err == nil && bytes.Equal(old, raw) {
 		return nil
 	}
 	if err := os.MkdirAll(d.Root(), 0o755); err != nil {

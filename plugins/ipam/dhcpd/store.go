@@ -121,7 +121,7 @@ func (s *store) list() (out []saved, unread []error, err error) {
 		if !isLeaseName(name) {
 			continue
 		}
-		raw, err := os.ReadFile(path)
+		raw, err := plainfile.Read(path)
 		if err != nil {
 			unread = append(unread, err)
 			continue

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -113,8 +114,11 @@ func TestUnreadableLease(t *testing.T) {
 	if err := errors.Join(os.Mkdir(unreadable, 0o700), os.WriteFile(broken, []byte("{"), 0o600)); err != nil { // EISDIR
 		t.Fatal(err)
 	}
+	if err := syscall.Mkfifo(filepath.Join(s.dir, "n,e,eth0.json"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	list, unread, err := s.list()
-	if len(list) != 0 || len(unread) != 1 || err != nil {
+	if len(list) != 0 || len(unread) != 2 || err != nil {
 		t.Errorf("%v, %v, %v", list, unread, err)
 	}
 	if _, err := os.Stat(unreadable); err != nil {
