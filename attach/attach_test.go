@@ -374,7 +374,7 @@ func TestClaims(t *testing.T) {
 		cancel()
 		unlock()
 		unlock, err = d.Claim(t.Context(), other, []attach.Port{tt.second})
-		if (err != nil) != tt.taken || err != nil && !strings.Contains(err.Error(), "already taken by container c1 (network net, interface eth0)") {
+		if (err != nil) != tt.taken || err != nil && !strings.Contains(err.Error(), "already taken by container c1 (network net, interface eth0) in "+record(d, owner).Netns) {
 			t.Errorf("%v, then %v: %v", tt.first, tt.second, err)
 		}
 		if err == nil {

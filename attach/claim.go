@@ -187,8 +187,8 @@ func (d *Dir) claimIn(f *os.File, name string, o kernel.Owner, ports []Port) err
 				return fmt.Errorf("read the owners of host port %d/%s: %w", p.HostPort, p.Protocol, err)
 			}
 			if err == nil && !isOther(o, other) {
-				return cni.Errorf(cni.CodeInvalidNetworkConfig, "host port %d/%s on %s is already taken by container %s (network %s, interface %s)",
-					p.HostPort, p.Protocol, words(c.hostIP), other.ContainerID, other.Network, other.IfName)
+				return cni.Errorf(cni.CodeInvalidNetworkConfig, "host port %d/%s on %s is already taken by container %s (network %s, interface %s)%s",
+					p.HostPort, p.Protocol, words(c.hostIP), other.ContainerID, other.Network, other.IfName, d.namespaceOf(other))
 			}
 		}
 		more = append(more, own)
@@ -213,6 +213,16 @@ func overlap(a, b string) bool {
 		return false
 	}
 	return x == y || x.IsUnspecified() || y.IsUnspecified()
+}
+
+// namespaceOf names the namespace of an attachment for a message, because the runtime's ID of a container may tell a person
+// nothing. Without a record it is "".
+func (d *Dir) namespaceOf(o kernel.Owner) string {
+	r, err := d.Read(o)
+	if err != nil || r.Netns == "" {
+		return ""
+	}
+	return " in " + r.Netns
 }
 
 func words(hostIP string) string {
