@@ -147,7 +147,7 @@ func (r *Request) plugin(ctx context.Context, p *Plan, conf *libcni.NetworkConfi
 		return skip("%s decides at ADD what to create, so plan cannot predict its objects", m.Type)
 	case ours == nil || err == nil && !builtin.IsOurs(path):
 		return skip("%s is not a plugin of Fairlead, so it cannot be planned", path)
-	case ours.Chained && p.result == nil:
+	case ours.Chained && p.result == nil && len(p.Plugins) > 0: // the first of a list fails as in ADD
 		return skip("it changes the result of the plugins before it, which is unknown")
 	}
 	req, err := r.List.Request(conf, p.result, r.Runtime)

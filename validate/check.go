@@ -56,6 +56,7 @@ func (c *checker) whole() (dropIns []string) {
 	for i := range elements {
 		c.member(fmt.Sprintf("plugins[%d]", i))
 	}
+	c.first()
 	c.pinned("")
 	c.version()
 	return dropIns
@@ -81,6 +82,19 @@ func (c *checker) version() {
 	}
 	if c.CNIVersion != "" && !slices.Contains(cni.Versions(), c.CNIVersion) {
 		c.problem(key, "ADD rejects this version: want one of "+strings.Join(cni.Versions(), ", "))
+	}
+}
+
+// first reports that the first plugin of the list works on the result of a plugin before it: its ADD fails.
+func (c *checker) first() {
+	at := "plugins[0]"
+	kind := c.text(at + ".type")
+	for kind == delegate.ChainType || kind == delegate.PodType {
+		at += ".plugins[0]"
+		kind = c.text(at + ".type")
+	}
+	if p := builtin.Find(kind); p != nil && p.Chained {
+		c.problem(at+".type", "ADD fails: "+kind+" works on the result of a plugin before it, and this is the first of the list")
 	}
 }
 
