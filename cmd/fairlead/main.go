@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"syscall"
 
 	"github.com/fairlead/fairlead/attach"
@@ -64,11 +63,26 @@ func run(ctx context.Context, a *app, argv []string) int {
 		err = errors.Join(errInterrupted, err)
 	}
 	err = adviseRoot(err, os.Geteuid())
-	if slices.Contains(argv, "--json") { // also after an argument that is not valid
+	if asksForJSON(argv) { // also after an argument that is not valid
 		a.format = formatJSON
 	}
 	a.report(err)
 	return exitCode(err)
+}
+
+// asksForJSON reports whether the arguments have --json or --output json, in any form.
+func asksForJSON(argv []string) bool {
+	for i, a := range argv {
+		switch a {
+		case "--json", "-ojson", "-o=json", "--output=json":
+			return true
+		case "json":
+			if i > 0 && (argv[i-1] == "-o" || argv[i-1] == "--output") {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // checkDirectories rejects relative directories of state: the state would depend on the working directory.

@@ -102,6 +102,17 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// TestJSONErrorOfFlags verifies that every form of the flag makes an error JSON, also after a flag that does not exist.
+func TestJSONErrorOfFlags(t *testing.T) {
+	t.Parallel()
+	for _, form := range []string{"--json", "-o json", "-ojson", "-o=json", "--output json", "--output=json"} {
+		code, _, stderr := call(nil, append([]string{"fairlead", "list", "--zap"}, strings.Fields(form)...)...)
+		if code != exitUsage || !json.Valid([]byte(stderr)) {
+			t.Errorf("%s: exit code %d, %s", form, code, stderr)
+		}
+	}
+}
+
 // TestJSONFlag verifies the values of --json.
 func TestJSONFlag(t *testing.T) {
 	t.Parallel()
