@@ -65,11 +65,10 @@ func (a *app) libDir() string {
 // runtime returns our library with this environment's plugins and cache. It runs our plugins inside this process.
 func (a *app) runtime(path []string) *libcni.CNIConfig {
 	c := libcni.NewCNIConfigWithCacheDir(path, a.getenv("FAIRLEAD_LIB"), builtin.Exec())
-	var printed sync.Map // an operation reads the cache more than once
+	var printed sync.Map // by error: an operation reads a file of the cache more than once
 	c.Warn = func(msg string, err error) {
-		line := fmt.Sprintf("fairlead: warning: %s: %v\n", msg, err)
-		if _, again := printed.LoadOrStore(line, true); !again {
-			fmt.Fprint(a.stderr, line)
+		if _, again := printed.LoadOrStore(err.Error(), true); !again {
+			fmt.Fprintf(a.stderr, "fairlead: warning: %s: %v\n", msg, err)
 		}
 	}
 	return c
