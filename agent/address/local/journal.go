@@ -12,7 +12,6 @@ import (
 
 	"github.com/fairlead/fairlead/internal/filelock"
 	"github.com/fairlead/fairlead/internal/leanjson"
-	"github.com/fairlead/fairlead/internal/plainfile"
 )
 
 // Release says that a container released its individually assigned addresses of a network.
@@ -79,7 +78,7 @@ func (d Dir) TakeReleases(ctx context.Context) ([]Release, error) {
 			return nil, err
 		}
 	}
-	raw, err := plainfile.Read(d.work())
+	raw, err := os.ReadFile(d.work())
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("read the journal of released addresses: %w", err)
 	}
@@ -92,11 +91,11 @@ func (d Dir) TakeReleases(ctx context.Context) ([]Release, error) {
 
 // takeJournal moves the journal to the work file, or appends it to an existing one.
 func (d Dir) takeJournal() error {
-	before, err := plainfile.Read(d.work())
+	before, err := os.ReadFile(d.work())
 	if errors.Is(err, os.ErrNotExist) {
 		return os.Rename(d.journal(), d.work())
 	}
-	more, err2 := plainfile.Read(d.journal())
+	more, err2 := os.ReadFile(d.journal())
 	if err := errors.Join(err, err2); err != nil {
 		return err
 	}
@@ -130,7 +129,7 @@ func parseJournal(raw []byte) (list []Release) {
 // PendingReleases returns the releases that the agent has not processed yet.
 func (d Dir) PendingReleases() (list []Release, err error) {
 	for _, path := range []string{d.work(), d.journal()} {
-		raw, err := plainfile.Read(path)
+		raw, err := os.ReadFile(path)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("read the journal of released addresses: %w", err)
 		}
