@@ -479,8 +479,10 @@ func TestCollectWithoutPath(t *testing.T) {
 func TestHostPortWithoutPath(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(s *site){
-		"path":   func(s *site) { must(t, os.Remove("/run/link")) },
-		"record": func(s *site) { s.sh("truncate -s 20 /run/fairlead/attach/n/" + containerID("/run/link") + ",eth0.json") },
+		"path": func(s *site) { must(t, os.Remove("/run/link")) },
+		"record": func(s *site) {
+			s.sh("truncate -s 20 /run/fairlead/attach/n/" + containerID("/run/link") + ",eth0.json")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
