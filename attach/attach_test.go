@@ -456,8 +456,18 @@ func TestUnreadableRecord(t *testing.T) {
 		if err != nil || len(files) != 1 {
 			t.Fatal(files, err)
 		}
-		if err := errors.Join(os.Rename(files[0], files[0]+".kept"), os.Symlink(files[0], files[0])); err != nil { // a loop
+		if err := errors.Join(os.Rename(files[0], files[0]+".kept"), os.Symlink("/proc/self/mem", files[0])); err != nil { // reading it is EIO
 			t.Fatal(err)
+		}
+		other := kernel.Owner{Network: "net", ContainerID: "other", IfName: "eth0"}
+		if err := create(d, record(d, other)); err != nil {
+			t.Fatal(err)
+		}
+		if list, damaged, err := d.Scan(""); err != nil || len(list) != 1 || len(damaged) != 1 || !errors.Is(damaged[0].Err, syscall.EIO) {
+			t.Errorf("%s hides the others: %v, %v, %v", first.Tag(), list, damaged, err)
+		}
+		if list, err := d.List(""); !errors.Is(err, syscall.EIO) || len(list) != 1 {
+			t.Errorf("the list does not report %s: %v, %v", first.Tag(), list, err)
 		}
 		if !d.HasTag(first.Tag()) || !d.Alive(first.Tag()) {
 			t.Errorf("%s counts as gone", first.Tag())
@@ -843,6 +853,8 @@ func TestDamagedRecordIsKept(t *testing.T) {
 		"a huge file": func(path string) error {
 			return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40))
 		},
+		"a link to itself":  func(path string) error { return os.Symlink(path, path) },
+		"a link to nowhere": func(path string) error { return os.Symlink("/nonexistent", path) },
 	} {
 		d, file, _ := finished(t)
 		other := owner

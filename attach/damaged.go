@@ -20,13 +20,21 @@ var errDamaged = fmt.Errorf("the record is damaged: %w", os.ErrNotExist) // a co
 // openRecord opens a record. It does not wait for the writer of a FIFO.
 func openRecord(path string) (int, error) {
 	fd, err := plainfile.Open(path, syscall.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, os.ErrNotExist) && isLink(path) {
+		return fd, fmt.Errorf("%s leads nowhere: %w", path, errDamaged)
+	}
 	return fd, notRecord(path, err)
 }
 
-// notRecord returns the error of opening or reading a record. A directory, another special file, or a huge file in its place
-// is a damaged record.
+func isLink(path string) bool {
+	st, err := os.Lstat(path)
+	return err == nil && st.Mode()&os.ModeSymlink != 0
+}
+
+// notRecord returns the error of opening or reading a record. A directory, another special file, a huge file, or
+// a symbolic link to itself in its place is a damaged record.
 func notRecord(path string, err error) error {
-	for _, other := range []error{syscall.EISDIR, plainfile.ErrNotRegular, syscall.EFBIG, syscall.ENXIO} {
+	for _, other := range []error{syscall.EISDIR, plainfile.ErrNotRegular, syscall.EFBIG, syscall.ENXIO, syscall.ELOOP} {
 		if errors.Is(err, other) {
 			return fmt.Errorf("%s: %w", path, errDamaged)
 		}
@@ -52,10 +60,11 @@ func (d *Dir) dropDamaged(path string) bool {
 	return errors.Is(err, os.ErrNotExist)
 }
 
-// Damaged is a file in the place of a record that is none.
+// Damaged is a file in the place of a record that is none, or that cannot be read.
 type Damaged struct {
 	File  string
 	Owner kernel.Owner // the zero value if the file's name is a hash
+	Err   error        // why it cannot be read: it may be a record; nil: it was read and is none
 }
 
 // OtherBoots returns the files of records from other boots. List deletes them.

@@ -263,13 +263,17 @@ func (d *Dir) Drop(o kernel.Owner) error {
 	return nil
 }
 
-// List returns the records of a network, or all if network is "".
+// List returns the records of a network, or all if network is "". If some cannot be read, it returns the others and an
+// error.
 func (d *Dir) List(network string) ([]*Record, error) {
-	records, _, err := d.Scan(network)
+	records, damaged, err := d.Scan(network)
+	for _, x := range damaged {
+		err = errors.Join(err, x.Err)
+	}
 	return records, err
 }
 
-// Scan returns the records of a network, and its damaged ones, or all if network is "".
+// Scan returns the records of a network, and its damaged and unreadable ones, or all if network is "".
 func (d *Dir) Scan(network string) (records []*Record, damaged []Damaged, err error) {
 	// Glob treats an unreadable directory as empty.
 	if _, err := os.ReadDir(d.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -277,14 +281,14 @@ func (d *Dir) Scan(network string) (records []*Record, damaged []Damaged, err er
 	}
 	for _, file := range d.files(network) {
 		r, err := d.read(file)
+		o, _ := ownerOfFile(file)
 		switch {
 		case err == nil:
 			records = append(records, r)
 		case errors.Is(err, errDamaged):
-			o, _ := ownerOfFile(file)
-			damaged = append(damaged, Damaged{file, o})
+			damaged = append(damaged, Damaged{file, o, nil})
 		case !errors.Is(err, os.ErrNotExist):
-			return nil, nil, err
+			damaged = append(damaged, Damaged{file, o, err})
 		}
 	}
 	return records, damaged, nil
@@ -347,7 +351,10 @@ func (d *Dir) byTag(tag string) (*Record, error) {
 		}
 	}
 	for _, f := range damaged {
-		if f.Owner.Owns(tag) {
+		switch {
+		case f.Err != nil && (f.Owner.Owns(tag) || f.Owner.ContainerID == ""):
+			return nil, f.Err
+		case f.Owner.Owns(tag):
 			return nil, errDamaged
 		}
 	}

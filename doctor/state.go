@@ -20,8 +20,12 @@ func damaged(f *Facts) (out []Finding) {
 		if x.Owner.ContainerID != "" {
 			container = "container " + x.Owner.ContainerID
 		}
+		problem := "its record is damaged: " + x.File
+		if x.Err != nil {
+			problem = "its record cannot be read: " + x.Err.Error()
+		}
 		out = append(out, Finding{Name: "record-damaged", Network: x.Owner.Network, Container: x.Owner.ContainerID, IfName: x.Owner.IfName,
-			Problem: "its record is damaged: " + x.File, Effect: "list, repair and doctor do not know the attachment, even if it still works",
+			Problem: problem, Effect: "list, repair and doctor do not know the attachment, even if it still works",
 			Fix: fmt.Sprintf("remove and add %s; if it is gone: fairlead gc --all", container)})
 	}
 	return out

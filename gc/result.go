@@ -45,7 +45,7 @@ func (c *collector) removeDamaged() {
 	_, damaged, err := c.dir.Scan("") // again: an ADD may have replaced one meanwhile
 	c.fail(err)
 	for _, x := range damaged {
-		if c.used == nil || x.Owner.ContainerID == "" || c.inUse(x.Owner.Tag()) {
+		if c.used == nil || x.Err != nil || x.Owner.ContainerID == "" || c.inUse(x.Owner.Tag()) {
 			continue
 		}
 		if !c.DryRun {

@@ -106,6 +106,10 @@ func (s *selection) records(dir *attach.Dir) (out []*attach.Record, err error) {
 		return nil, err
 	}
 	for _, x := range damaged {
+		if x.Err != nil {
+			fmt.Fprintf(s.stderr, "fairlead: warning: a record that cannot be read is skipped: %v\n", x.Err)
+			continue
+		}
 		fmt.Fprintf(s.stderr, "fairlead: warning: a damaged record is skipped: %s (fairlead doctor)\n", x.File)
 	}
 	for _, r := range records {
