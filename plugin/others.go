@@ -10,10 +10,17 @@ import (
 // withoutOthers returns the objects that are not another attachment's by now. Of objects that are found by an address, the
 // attachment that got the address next has equal ones, and its ADD created none where they existed.
 func (s *session) withoutOthers(o kernel.Owner, list kernel.Objects) (kernel.Objects, error) {
-	if !slices.ContainsFunc(list, kernel.FoundByAddress) {
+	var texts []string
+	for _, x := range list {
+		if kernel.FoundByAddress(x) {
+			texts = append(texts, kernel.RecordedText(x))
+		}
+	}
+	if len(texts) == 0 {
 		return list, nil
 	}
-	records, err := s.dir.List("")
+	slices.Sort(texts)
+	records, err := s.dir.ListWith(slices.Compact(texts))
 	if err != nil {
 		return nil, err
 	}

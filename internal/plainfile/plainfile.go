@@ -7,6 +7,7 @@ package plainfile
 import (
 	"errors"
 	"io/fs"
+	"slices"
 	"syscall"
 )
 
@@ -41,7 +42,11 @@ const Max = 64 << 20
 
 // ReadAll reads an open regular file, of at most Max bytes, to its end. The error contains path. For a directory it is
 // EISDIR, and for other special files ErrNotRegular.
-func ReadAll(fd int, path string) ([]byte, error) {
+func ReadAll(fd int, path string) ([]byte, error) { return ReadAllInto(fd, path, nil) }
+
+// ReadAllInto is ReadAll that overwrites buf, or uses a larger buffer if the file does not fit. For many files in turn, one
+// buffer is enough.
+func ReadAllInto(fd int, path string, buf []byte) ([]byte, error) {
 	var st syscall.Stat_t
 	err := syscall.Fstat(fd, &st)
 	switch {
@@ -56,7 +61,7 @@ func ReadAll(fd int, path string) ([]byte, error) {
 	if err != nil {
 		return nil, &fs.PathError{Op: "read", Path: path, Err: err}
 	}
-	b := make([]byte, 0, max(st.Size+1, usual)) // the size is a guess: 0 for a file of the kernel
+	b := slices.Grow(buf[:0], int(max(st.Size+1, usual))) // the size is a guess: 0 for a file of the kernel
 	for {
 		n, err := syscall.Read(fd, b[len(b):cap(b)])
 		switch {
