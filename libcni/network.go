@@ -67,32 +67,6 @@ func (a gcArgs) AsEnv() []string {
 	return append(a.Args.AsEnv(), invoke.ListedVariable+"="+strconv.FormatInt(a.listed.UnixNano(), 10))
 }
 
-// delStale deletes one after the other, because the caller's thread may be in another network namespace, and another
-// goroutine's thread would not be.
-func (c *CNIConfig) delStale(ctx context.Context, list *NetworkConfigList, valid []cni.Attachment, began time.Time) error {
-	attachments, err := c.GetCachedAttachments("")
-	kept, failed := c.kept(list.Name, valid, began) // after reading the cache, so that an ADD that ended in between is known
-	if failed != nil {
-		return failed
-	}
-	errs, keep := []error{err}, setOf(kept)
-	for _, a := range attachments {
-		if a.Network != list.Name || keep[cni.Attachment{ContainerID: a.ContainerID, IfName: a.IfName}] {
-			continue
-		}
-		rt := &RuntimeConf{ContainerID: a.ContainerID, NetNS: a.NetNS, IfName: a.IfName, Args: a.CniArgs, CapabilityArgs: a.CapabilityArgs}
-		end, ok := c.adding.collect(list.network().attached(rt))
-		if !ok {
-			continue // the caller is working on it
-		}
-		err := c.del(ctx, list.network(), list.Plugins, rt)
-		end()
-		if err != nil {
-			errs = append(errs, fmt.Errorf("delete stale attachment of container %s, interface %s: %w", a.ContainerID, a.IfName, err))
-		}
-	}
-	return errors.Join(errs...)
-}
 
 // GetStatusNetworkList returns nil if an ADD would work. Otherwise it returns the first plugin's error, with code 50
 // (not available) or 51 (limited connectivity).
