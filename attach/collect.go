@@ -103,7 +103,7 @@ func (d *Dir) AwaitReservation(ctx context.Context, o kernel.Owner) (*Reservatio
 		reservation, err = d.Reserve(o)
 	}
 	if errors.Is(err, os.ErrExist) {
-		err = fmt.Errorf("%w (the lock %s~ is held by %s)", err, d.file(o), filelock.Holder(d.file(o)+"~"))
+		err = fmt.Errorf("%w (%s)", err, filelock.Describe(d.file(o)+"~"))
 	}
 	return reservation, err
 }

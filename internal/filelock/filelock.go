@@ -34,15 +34,21 @@ type Busy struct {
 }
 
 func (b *Busy) Error() string {
-	who := b.Holder
-	if who == "" {
-		who = "a process that cannot be seen from here"
-	}
-	s := fmt.Sprintf("the lock %s is held by %s, after %v of waiting: try again", b.Path, who, b.Waited.Round(time.Millisecond))
+	s := fmt.Sprintf("%s, after %v of waiting: try again", describe(b.Path, b.Holder), b.Waited.Round(time.Millisecond))
 	if b.cause != nil {
 		s += " (" + b.cause.Error() + ")"
 	}
 	return s
+}
+
+// Describe says for an error who holds a file's lock.
+func Describe(path string) string { return describe(path, holderAt(path)) }
+
+func describe(path, holder string) string {
+	if holder == "" { // /proc/locks has no locks of processes in other PID namespaces
+		return "the lock " + path + " was held by a process that has released it since, or that cannot be seen from here"
+	}
+	return "the lock " + path + " is held by " + holder
 }
 
 func (b *Busy) Unwrap() error { return b.cause }
@@ -70,6 +76,9 @@ func Lock(ctx context.Context, fd int, path string) error {
 		return failed(path, err)
 	}
 	began := time.Now()
+	busy := func(cause error) error {
+		return &Busy{Path: path, Waited: time.Since(began), Holder: holderOf(fd), cause: cause}
+	}
 	other, err := dup(fd)
 	if err != nil {
 		return failed(path, err)
@@ -89,9 +98,9 @@ func Lock(ctx context.Context, fd int, path string) error {
 	case err := <-got:
 		return failed(path, err)
 	case <-ctx.Done():
-		return &Busy{Path: path, Waited: time.Since(began), Holder: Holder(path), cause: context.Cause(ctx)}
+		return busy(context.Cause(ctx))
 	case <-time.After(time.Until(deadline(ctx, began))):
-		return &Busy{Path: path, Waited: time.Since(began), Holder: Holder(path)}
+		return busy(nil)
 	}
 }
 
@@ -145,11 +154,11 @@ func Until(ctx context.Context, path string, try func() (bool, error)) error {
 		}
 		rest := time.Until(limit)
 		if rest <= 0 {
-			return &Busy{Path: path, Waited: time.Since(began), Holder: Holder(path)}
+			return &Busy{Path: path, Waited: time.Since(began), Holder: holderAt(path)}
 		}
 		select {
 		case <-ctx.Done():
-			return &Busy{Path: path, Waited: time.Since(began), Holder: Holder(path), cause: context.Cause(ctx)}
+			return &Busy{Path: path, Waited: time.Since(began), Holder: holderAt(path), cause: context.Cause(ctx)}
 		case <-time.After(min(pause, rest)):
 		}
 	}
@@ -164,20 +173,35 @@ func deadline(ctx context.Context, now time.Time) time.Time {
 	return now.Add(left - min(reserve, left/2))
 }
 
-// Holder returns the holder of a file's lock, from proc_locks(5), or "" if it is not known. The kernel writes that file
-// in pieces, and skips locks in it if other locks end between two pieces. So Holder reads it again if the lock is missing.
-func Holder(path string) string {
+// holderAt returns the holder of a file's lock, see holderOfInode.
+func holderAt(path string) string {
 	var st syscall.Stat_t
 	if syscall.Stat(path, &st) != nil {
 		return ""
 	}
+	return holderOfInode(st.Ino)
+}
+
+// holderOf returns the holder of an open file's lock. The file at its path may be another one by now: the last holder of
+// some locks deletes the file.
+func holderOf(fd int) string {
+	var st syscall.Stat_t
+	if syscall.Fstat(fd, &st) != nil {
+		return ""
+	}
+	return holderOfInode(st.Ino)
+}
+
+// holderOfInode returns the holder of a lock, from proc_locks(5), or "" if it is not known. The kernel writes that file in
+// pieces, and skips locks in it if other locks end between two pieces. So it is read again if the lock is missing.
+func holderOfInode(inode uint64) string {
 	const tries = 5
 	for range tries {
 		raw, err := os.ReadFile("/proc/locks")
 		if err != nil {
 			return ""
 		}
-		if who, found := holder(string(raw), st.Ino); found {
+		if who, found := holder(string(raw), inode); found {
 			return who
 		}
 	}

@@ -51,6 +51,31 @@ func TestBusy(t *testing.T) {
 	}
 }
 
+// TestBusyAfterRemoval checks that the error names the holder also if the lock's file was deleted, as the last holder of some
+// locks does, and that it claims nothing about a holder that is gone.
+func TestBusyAfterRemoval(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir() + "/lock"
+	first, second := open(t, path), open(t, path)
+	if ok, err := Try(int(first.Fd())); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), kerneltest.Slow(100*time.Millisecond))
+	defer cancel()
+	if err, want := Lock(ctx, int(second.Fd()), path), fmt.Sprintf("(process %d)", os.Getpid()); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v does not say %q", err, want)
+	}
+	want := "the lock " + path + " was held by a process that has released it since, or that cannot be seen from here"
+	for _, text := range []string{Describe(path), (&Busy{Path: path}).Error()} {
+		if !strings.HasPrefix(text, want) {
+			t.Errorf("got %q, want %q", text, want)
+		}
+	}
+}
+
 func TestWaitEnds(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir() + "/lock"
@@ -198,7 +223,7 @@ func TestHolderWhileOthersUnlock(t *testing.T) {
 	mine := lock("mine")
 	defer Close(mine)
 	for range 300 {
-		if who := Holder(mine.Name()); who == "" {
+		if who := holderAt(mine.Name()); who == "" {
 			t.Error("the holder of a lock that is held is not known")
 			break
 		}
