@@ -72,3 +72,14 @@ func (l *NetworkConfigList) CheckVersion() error {
 	}
 	return err
 }
+
+// ForDel returns the list, or, if ADD rejects its version, a copy with a version that plugins accept in a DEL. So a DEL can
+// remove what an ADD left that failed because of the version.
+func (l *NetworkConfigList) ForDel() *NetworkConfigList {
+	if l.CheckVersion() == nil {
+		return l
+	}
+	accepted := *l
+	accepted.CNIVersion = "1.0.0" // older plugins do not know a later one
+	return &accepted
+}

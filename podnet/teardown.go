@@ -98,7 +98,7 @@ func (m *Manager) del(ctx context.Context, pod *Pod, q *part) (err error) {
 	defer func() { end(err) }()
 	switch {
 	case q.list != nil:
-		return m.cni.DelNetworkList(ctx, q.list, q.rt)
+		return m.cni.DelNetworkList(ctx, q.list.ForDel(), q.rt)
 	case m.options.RemoveLeftover != nil:
 		return m.options.RemoveLeftover(ctx, Leftover{q.rt.ContainerID, q.Network, q.IfName, q.rt.NetNS})
 	}

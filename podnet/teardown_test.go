@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -33,6 +34,14 @@ func TestTeardownWithoutOneSource(t *testing.T) {
 			must(t, syscall.Mkfifo(file, 0o600))
 			_, err := n.PodStatus(p.ID)
 			wants(t, err, file+": not a regular file")
+		},
+		"known version": func(t *testing.T, n *node, p *podnet.Pod) { // an older version left a note after a failed ADD
+			must(t, os.RemoveAll(n.cache))
+			file := filepath.Join(n.state, p.ID+".json")
+			raw, err := os.ReadFile(file)
+			must(t, err)
+			raw = regexp.MustCompile(`"cniVersion": ?"[^"]*"`).ReplaceAll(raw, []byte(`"cniVersion":"2.0.0"`))
+			must(t, os.WriteFile(file, raw, 0o600))
 		},
 		"note, cache and namespace": func(t *testing.T, n *node, p *podnet.Pod) {
 			must(t, os.RemoveAll(n.state))

@@ -282,7 +282,7 @@ func (s *session) del(ctx context.Context) error {
 		message = "no such attachment was known; removed what there was"
 	}
 	if len(s.list.Plugins) > 0 { // else only the record tells what to remove
-		if err := s.cni.DelNetworkList(ctx, s.list, s.rt); err != nil {
+		if err := s.cni.DelNetworkList(ctx, s.list.ForDel(), s.rt); err != nil {
 			return err
 		}
 	}
