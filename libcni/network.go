@@ -16,7 +16,8 @@ import (
 
 // GCNetworkList removes everything of a network that no valid attachment owns: first cached attachments, by DEL, then
 // whatever the plugins find. It continues after errors and returns them all. It keeps attachments that are being added,
-// or were added since the GC started or the caller began to make its list, listed or not.
+// or were added since the GC started or the caller began to make its list, listed or not. It calls the Exec from several
+// goroutines at once. If the context ends, it starts no further DEL.
 func (c *CNIConfig) GCNetworkList(ctx context.Context, list *NetworkConfigList, args *GCArgs) error {
 	if list.DisableGC {
 		return nil
