@@ -68,7 +68,6 @@ func (a gcArgs) AsEnv() []string {
 	return append(a.Args.AsEnv(), invoke.ListedVariable+"="+strconv.FormatInt(a.listed.UnixNano(), 10))
 }
 
-
 // GetStatusNetworkList returns nil if an ADD would work. Otherwise it returns the first plugin's error, with code 50
 // (not available) or 51 (limited connectivity).
 func (c *CNIConfig) GetStatusNetworkList(ctx context.Context, list *NetworkConfigList) error {
