@@ -7,28 +7,19 @@ type Namespaces struct {
 	paths map[netns.ID]string
 }
 
-// Elsewhere returns another path of the namespace that an attachment was added in, or "" if no path leads there. The
-// runtime may have given a symbolic link, or have unmounted the path, while the container runs.
-func (n *Namespaces) Elsewhere(r *Record) (string, error) {
-	id := r.Namespace()
-	if id.Cookie == 0 {
-		return "", nil // the kernel uses an inode again
-	}
+// At returns a path of a network namespace, or "" if no path leads there.
+func (n *Namespaces) At(id netns.ID) (_ string, err error) {
 	if n.paths == nil {
-		all, err := netns.All()
-		if err != nil {
+		if n.paths, err = netns.Paths(); err != nil {
 			return "", err
-		}
-		n.paths = map[netns.ID]string{}
-		for _, ns := range all {
-			if id, err := ns.ID(); err == nil {
-				n.paths[id] = ns.Path()
-			}
-			ns.Close()
 		}
 	}
 	return n.paths[id], nil
 }
+
+// Elsewhere returns another path of the namespace that an attachment was added in, or "" if no path leads there. The
+// runtime may have given a symbolic link, or have unmounted the path, while the container runs.
+func (n *Namespaces) Elsewhere(r *Record) (string, error) { return n.At(r.Namespace()) }
 
 // State is the record's State, except that an attachment whose namespace exists elsewhere is not gone.
 func (n *Namespaces) State(r *Record) (string, error) {
@@ -41,4 +32,17 @@ func (n *Namespaces) State(r *Record) (string, error) {
 		s = StateOK
 	}
 	return s, err
+}
+
+// Follow gives a record the present path of its namespace if the namespace has left the path of its ADD. The stored record
+// keeps that one.
+func (n *Namespaces) Follow(r *Record) error {
+	if r.State() != StateGone {
+		return nil
+	}
+	path, err := n.Elsewhere(r)
+	if path != "" {
+		r.Netns = path
+	}
+	return err
 }

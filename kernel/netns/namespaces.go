@@ -54,6 +54,23 @@ func All() (out []*Handle, err error) {
 	return out, nil
 }
 
+// Paths returns a path of each network namespace that All sees, by its ID. It leaves out namespaces without a cookie: the
+// kernel uses an inode again, so device and inode do not identify a namespace that has left its path.
+func Paths() (map[ID]string, error) {
+	all, err := All()
+	if err != nil {
+		return nil, err
+	}
+	paths := map[ID]string{}
+	for _, ns := range all {
+		if id, err := ns.ID(); err == nil && id.Cookie != 0 {
+			paths[id] = ns.Path()
+		}
+		ns.Close()
+	}
+	return paths, nil
+}
+
 // nsMounts returns the paths on which network namespaces are mounted. Source: proc_pid_mountinfo(5).
 func nsMounts() (paths []string, err error) {
 	f, err := os.Open("/proc/thread-self/mountinfo")

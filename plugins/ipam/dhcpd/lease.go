@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel/netns"
 	addr "github.com/fairlead/fairlead/plugins/ipam"
 )
 
@@ -41,8 +44,9 @@ type lease struct {
 	unsaved chan struct{} // holds a token while the file lacks a change
 
 	mu        sync.Mutex
-	ready     bool // acquired and being maintained
-	ended     bool // must not be stored any more
+	elsewhere string // another path of the namespace, after the one of ADD is gone
+	ready     bool   // acquired and being maintained
+	ended     bool   // must not be stored any more
 	protocols []protocol
 	applied   map[protocol]netConfig // current state of the interface, if this daemon changed it
 	result    *cni.Result
@@ -74,7 +78,39 @@ func (l *lease) String() string {
 }
 
 func (l *lease) open() (*link, error) {
-	return openLink(l.d.o.HostPrefix+l.saved.Netns, l.saved.namespace(), l.saved.IfName)
+	path, err := l.netnsPath()
+	if err != nil {
+		return nil, err
+	}
+	return openLink(path, l.saved.namespace(), l.saved.IfName)
+}
+
+// netnsPath returns the path of the lease's network namespace: the one of its ADD or, if the runtime removed that path while
+// the container runs, another one. The error is errGone if no path leads to the namespace. A path that cannot be examined
+// may lead there.
+func (l *lease) netnsPath() (string, error) {
+	path, id := l.d.o.HostPrefix+l.saved.Netns, l.saved.namespace()
+	if id.File == "" || mayBeAt(id, path) {
+		return path, nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.elsewhere != "" && mayBeAt(id, l.elsewhere) {
+		return l.elsewhere, nil
+	}
+	all, err := netns.Paths()
+	if err != nil {
+		return "", err
+	}
+	if l.elsewhere = all[id]; l.elsewhere == "" {
+		return "", fmt.Errorf("%w: its network namespace is gone, or has left %s", errGone, path)
+	}
+	return l.elsewhere, nil
+}
+
+func mayBeAt(id netns.ID, path string) bool {
+	is, err := id.IsAt(path)
+	return is || err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR)
 }
 
 // acquire gets everything that the configuration requests, or nothing.

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"runtime/debug"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/fairlead/fairlead/cni"
@@ -52,15 +50,14 @@ func (l *lease) maintainProtocol(ctx context.Context, p protocol) {
 		if !sleep(ctx, min(max(0, due-uptime()), l.d.o.checkInterval)) {
 			return
 		}
-		is, err := l.saved.namespace().IsAt(l.d.o.HostPrefix + l.saved.Netns)
-		if !is && (err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)) {
-			l.forget("its network namespace is gone")
+		if _, err := l.netnsPath(); errors.Is(err, errGone) {
+			l.forget(err.Error())
 			return
 		}
 		if uptime() < due {
 			continue
 		}
-		err = l.contain(p, func() error { return l.runDue(ctx, p) })
+		err := l.contain(p, func() error { return l.runDue(ctx, p) })
 		if ctx.Err() != nil {
 			return
 		}

@@ -62,6 +62,40 @@ func TestLeasesSurviveRestart(t *testing.T) {
 	d.release(t, all[0])
 }
 
+// TestNamespaceLeavesPath checks that the daemon keeps and renews the lease of a container whose namespace is no longer at
+// the path of its ADD, also after the daemon restarts.
+func TestNamespaceLeavesPath(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	n := dhcptest.New(t, "br0", "10.0.0.1/24")
+	n.Kea4(keaConf("10.0.0.0/24", "10.0.0.50 - 10.0.0.60", ""))
+	const check = 100 * time.Millisecond
+	d := start(t, Options{checkInterval: check})
+	ns, path := kerneltest.Netns(t), filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(ns, path); err != nil {
+		t.Fatal(err)
+	}
+	n.Join(ns, "eth0")
+	r := request("one", path, "")
+	get(t, d, r)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		time.Sleep(5 * check)
+		if err := d.check(r); err != nil {
+			t.Fatal(err)
+		}
+		before := d.States()[0].Expire
+		kerneltest.Until(t, func() bool { return d.States()[0].Expire.After(before.Add(2 * time.Second)) })
+		d.Close()
+		d = start(t, Options{checkInterval: check, Leases: d.o.Leases})
+	}
+	defer d.Close()
+	kerneltest.Gone(t, ns)
+	kerneltest.Until(t, func() bool { return len(d.States()) == 0 })
+}
+
 // TestReboot checks that leases of another boot are dropped, and files of others are kept.
 func TestReboot(t *testing.T) {
 	t.Parallel()
