@@ -163,7 +163,7 @@ func (e *endpoints) wanted() (map[string][]byte, error) {
 		case inside(p.IPs, subnets):
 			p.Network = cluster.DefaultNetwork
 		}
-		if p.Network == "" || !rec.HasNetns() {
+		if p.Network == "" {
 			continue
 		}
 		if of := rec.policy; of != nil {

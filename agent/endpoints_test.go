@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -59,6 +60,26 @@ func TestEndpoints(t *testing.T) {
 	look("the key was deleted", false)
 	v.Reset(source.DecodeAll([]store.Entry{{Key: cluster.NetworkKey("default"), Value: []byte(`{"subnets": [{"cidr": "10.244.0.0/16"}]}`), Revision: 1}}), 1)
 	look("after another full sync", true)
+}
+
+// TestEndpointWithoutPath checks that a container stays published if its network namespace leaves the path of its ADD. It
+// may run, and it has its addresses until DEL.
+func TestEndpointWithoutPath(t *testing.T) {
+	t.Parallel()
+	v := newStoreCache(filepath.Join(t.TempDir(), "snapshot"), func() {}, quietLog())
+	v.Reset(source.DecodeAll([]store.Entry{{Key: cluster.NetworkKey("default"), Value: []byte(`{"subnets": [{"cidr": "10.244.0.0/16"}]}`), Revision: 1}}), 1)
+	path := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink("/proc/self/ns/net", path); err != nil {
+		t.Fatal(err)
+	}
+	e := &endpoints{node: "a", dir: attach.Open(t.TempDir()), storeCache: v}
+	writeRecordAt(t, e.dir, path, "10.244.0.2/26")
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if want, err := e.wanted(); err != nil || len(want) != 1 {
+		t.Errorf("published %v, %v, want one container", want, err)
+	}
 }
 
 // TestEndpointLabelsWrittenLater checks that a container's labels are published if network policy's file of the container
@@ -155,7 +176,12 @@ func writeRecord(t *testing.T, dir *attach.Dir) {
 
 func writeRecordOf(t *testing.T, dir *attach.Dir, address string) {
 	t.Helper()
-	r := dir.New("pods", "c", "eth0", "/proc/self/ns/net")
+	writeRecordAt(t, dir, "/proc/self/ns/net", address)
+}
+
+func writeRecordAt(t *testing.T, dir *attach.Dir, netns, address string) {
+	t.Helper()
+	r := dir.New("pods", "c", "eth0", netns)
 	r.Parts = []attach.Part{{Plugin: "ptp", Done: true, Result: attach.LazyOf(&cni.Result{IPs: []cni.IP{{Address: netip.MustParsePrefix(address)}}})}}
 	if err := dir.Write(r); err != nil {
 		t.Fatal(err)
