@@ -310,7 +310,12 @@ func (d *Dir) Alive(tag string) bool {
 	if err != nil {
 		return !isAbsent(err)
 	}
-	if slices.ContainsFunc(r.Parts, func(p Part) bool { return p.Adding() }) || r.HasNetns() {
+	return slices.ContainsFunc(r.Parts, func(p Part) bool { return p.Adding() }) || r.MayLive()
+}
+
+// MayLive reports whether the network namespace of an attachment exists at any path, or cannot be searched.
+func (r *Record) MayLive() bool {
+	if r.HasNetns() {
 		return true
 	}
 	path, err := new(Namespaces).Elsewhere(r)

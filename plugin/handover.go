@@ -17,7 +17,7 @@ func (s *session) handOverPorts(jobs []*job) (release func()) {
 				continue
 			}
 			held = append(held, free)
-			if !rec.HasNetns() {
+			if !rec.MayLive() {
 				continue
 			}
 			for _, p := range rec.Parts {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/netns"
@@ -69,7 +70,7 @@ func (m *Manager) again(ctx context.Context, n *note) (*PodStatus, error) {
 	}
 	if err == nil && old.whole() && sameNetns(old.Netns, old.namespace()) != "" {
 		if old.namespace().Same(n.namespace()) && same(&old.Pod, &n.Pod) && old.attached() {
-			return m.statusOf(old), nil
+			return m.statusOf(old, &attach.Namespaces{}), nil
 		}
 		return nil, fmt.Errorf("pod %s: %w, in namespace %s, with other settings: tear it down first", n.ID, ErrExists, old.Netns)
 	}
@@ -104,7 +105,7 @@ func (m *Manager) setUp(ctx context.Context, n *note, parts []*part) (*PodStatus
 	if err != nil {
 		return nil, m.undo(ctx, n, parts, err)
 	}
-	return m.statusOf(n), nil
+	return m.statusOf(n, &attach.Namespaces{}), nil
 }
 
 // undo rolls back a failed set-up.

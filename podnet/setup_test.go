@@ -135,6 +135,30 @@ func TestSetupTwiceChangesNothing(t *testing.T) {
 	n.nothingLeft("web")
 }
 
+// TestPodWithoutPath checks that a pod is ready while its network namespace exists, although the path of its set-up is gone.
+// "fairlead pod gc" tears down pods whose namespace is gone.
+func TestPodWithoutPath(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, within)
+	n.bridge("10-a.conflist", "a", 1, "")
+	p := n.pod("web")
+	ns := p.Netns
+	p.Netns = filepath.Join(t.TempDir(), "link")
+	must(t, os.Symlink(ns, p.Netns))
+	_, err := n.SetUpPod(t.Context(), p)
+	must(t, err)
+	must(t, os.Remove(p.Netns))
+	for _, want := range []string{podnet.StateReady, podnet.StateGone} {
+		if pods, err := n.List(); err != nil || len(pods) != 1 || pods[0].State != want {
+			t.Errorf("%v, %v, want the state %q", pods, err, want)
+		}
+		if want == podnet.StateReady {
+			kerneltest.Gone(t, ns)
+		}
+	}
+	must(t, n.TearDownPod(t.Context(), p.ID))
+}
+
 // TestSetupInReusedNamespace sets up a pod whose note is of an earlier namespace at the same path with the same device
 // and inode. Only the cookie differs. Without a cookie, as in the notes of earlier versions, the note is for this
 // namespace.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/libcni"
 )
@@ -127,6 +128,10 @@ func (m *Manager) take(ctx context.Context, id string) (*note, func(), error) {
 
 // PodStatus returns the status of a pod from its set-up. It returns os.ErrNotExist for a pod that is not set up.
 func (m *Manager) PodStatus(id string) (*PodStatus, error) {
+	return m.podStatus(id, &attach.Namespaces{})
+}
+
+func (m *Manager) podStatus(id string, all *attach.Namespaces) (*PodStatus, error) {
 	if err := cni.ValidateContainerID(id); err != nil {
 		return nil, err
 	}
@@ -137,7 +142,7 @@ func (m *Manager) PodStatus(id string) (*PodStatus, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := m.statusOf(n)
+	s := m.statusOf(n, all)
 	if !n.whole() {
 		s.State = m.unfinished(id)
 	}
@@ -149,8 +154,9 @@ func (m *Manager) PodStatus(id string) (*PodStatus, error) {
 func (m *Manager) List() (out []*PodStatus, err error) {
 	ids, err := m.notes.ids()
 	errs := []error{err}
+	var all attach.Namespaces
 	for _, id := range ids {
-		s, err := m.PodStatus(id)
+		s, err := m.podStatus(id, &all)
 		if err == nil {
 			out = append(out, s)
 		} else if !errors.Is(err, fs.ErrNotExist) { // torn down in the meantime
@@ -170,7 +176,7 @@ func (m *Manager) unfinished(id string) string {
 	return StateInterrupted
 }
 
-func (m *Manager) statusOf(n *note) *PodStatus {
+func (m *Manager) statusOf(n *note, all *attach.Namespaces) *PodStatus {
 	s := &PodStatus{ID: n.ID, Namespace: n.Namespace, Name: n.Name, UID: n.UID, Netns: n.Netns, State: StateReady, Attachments: []Attachment{}}
 	for i := range n.Parts {
 		if !n.Parts[i].isLoopback() {
@@ -178,7 +184,9 @@ func (m *Manager) statusOf(n *note) *PodStatus {
 		}
 	}
 	if n.Netns != "" && sameNetns(n.Netns, n.namespace()) == "" {
-		s.State = StateGone
+		if path, err := all.At(n.namespace()); err == nil && path == "" {
+			s.State = StateGone
+		}
 	}
 	return s
 }

@@ -81,7 +81,7 @@ func restore(dir *attach.Dir, runtime *libcni.CNIConfig, rec *attach.Record, lea
 			return nil, err
 		}
 		defer release()
-		rec = held
+		held.Netns, rec = rec.Netns, held // where the caller found the namespace
 	}
 	list, err := rec.Objects()
 	if err != nil {

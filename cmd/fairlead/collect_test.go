@@ -461,6 +461,13 @@ func TestCollectWithoutPath(t *testing.T) {
 	s.sh("ip netns add web\nln -s /run/netns/web /run/link")
 	s.ok("add", "n", "/run/link")
 	must(t, os.Remove("/run/link"))
+	if out := s.ok("list"); !strings.HasSuffix(strings.TrimSpace(out), " ok") {
+		t.Error(out)
+	}
+	s.sh("web ip addr flush dev eth0")
+	if out := s.ok("repair"); !strings.Contains(out, "restored 3 objects") {
+		t.Error(out)
+	}
 	for _, argv := range [][]string{{"gc", "--all"}, {"gc", "n"}} {
 		s.ok(argv...)
 		s.sh("web ip link show eth0")

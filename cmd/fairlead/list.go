@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -112,12 +113,14 @@ func (s *selection) records(dir *attach.Dir) (out []*attach.Record, err error) {
 		}
 		fmt.Fprintf(s.stderr, "fairlead: warning: a damaged record is skipped: %s (fairlead doctor)\n", x.File)
 	}
+	var namespaces attach.Namespaces
 	for _, r := range records {
 		if isContainer(r, s.container) {
+			err = errors.Join(err, namespaces.Follow(r))
 			out = append(out, r)
 		}
 	}
-	return out, nil
+	return out, err
 }
 
 // isContainer reports whether a record belongs to a container that the user named. Every container is "".

@@ -61,6 +61,10 @@ func Facts(ctx context.Context, o Options) (*doctor.Facts, []string, error) {
 	g.miss("the cache of results", err)
 	g.addressDirs, err = gc.HostLocalDirs(o.LibDir, o.ConfDir, cached)
 	g.miss("the directories of addresses", err)
+	var namespaces attach.Namespaces
+	for _, r := range records {
+		g.miss("the namespace of "+r.ContainerID, namespaces.Follow(r))
+	}
 	for i, r := range records {
 		if ctx.Err() != nil {
 			return nil, nil, context.Cause(ctx)
