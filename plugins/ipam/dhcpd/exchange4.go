@@ -23,6 +23,8 @@ type exchange4 struct {
 	socket  *packet.Socket
 	xid     dhcpv4.TransactionID
 	started time.Time
+
+	unusable error // why the last offer was not accepted
 }
 
 func (p *v4) begin(l *link) (*exchange4, error) {
@@ -94,7 +96,14 @@ func (x *exchange4) discover() *dhcpv4.DHCPv4 {
 // offered reports whether to accept an offer. After an address was lost, only an offer of that address is accepted.
 func (x *exchange4) offered(m *dhcpv4.DHCPv4) bool {
 	a, had := yourAddr(m), x.address()
-	return m.MessageType() == dhcpv4.MessageTypeOffer && a.IsValid() && serverOf(m).IsValid() && (!had.IsValid() || a == had)
+	if m.MessageType() != dhcpv4.MessageTypeOffer || !a.IsValid() || !serverOf(m).IsValid() {
+		return false
+	}
+	if had.IsValid() {
+		return a == had
+	}
+	x.unusable = x.refuse4(m)
+	return x.unusable == nil
 }
 
 // request accepts an offer.
@@ -114,6 +123,11 @@ func (x *exchange4) confirm(ctx context.Context, m *dhcpv4.DHCPv4, from, to endp
 	}
 	if ack.MessageType() == dhcpv4.MessageTypeNak {
 		return &refusal{fmt.Sprintf("%s refuses %s: %q", server.ip, want, ack.Message())}
+	}
+	if !x.address().IsValid() {
+		if err := x.refuse4(ack); err != nil {
+			return err
+		}
 	}
 	seconds := func(o dhcpv4.OptionCode, otherwise uint32) uint32 {
 		if b := ack.Options.Get(o); len(b) == 4 {

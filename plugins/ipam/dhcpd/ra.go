@@ -70,7 +70,7 @@ func (a *advertisement) option(typ byte, b []byte) {
 			onLink: b[3]&0x80 != 0, auto: b[3]&0x40 != 0,
 			valid: binary.BigEndian.Uint32(b[4:]), preferred: binary.BigEndian.Uint32(b[8:]),
 		}
-		if p.preferred <= p.valid && !p.prefix.Addr().IsLinkLocalUnicast() {
+		if p.preferred <= p.valid && isUnicast(p.prefix.Addr()) {
 			a.prefixes = append(a.prefixes, p)
 		}
 	case typ == optRouteInfo && b[2] <= 128 && (len(b)-8)*8 >= int(b[2]):

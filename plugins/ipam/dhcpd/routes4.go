@@ -2,6 +2,7 @@ package dhcpd
 
 import (
 	"encoding/binary"
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -14,14 +15,15 @@ import (
 )
 
 // routes4 returns the routes of an acknowledgement with an address. The routes without a gateway are first: the kernel
-// accepts a gateway only if it has a route to it. A gateway that is not on the address's subnet gets such a route.
-func routes4(m *dhcpv4.DHCPv4, address netip.Prefix, priority int) []cni.Route {
-	var direct, out []cni.Route
+// accepts a gateway only if it has a route to it. A gateway that is not on the address's subnet gets such a route. Ignored
+// describes routes that the container cannot use. Of several routes to one destination, the first counts.
+func routes4(m *dhcpv4.DHCPv4, address netip.Prefix, priority int) (out []cni.Route, ignored []string) {
+	all, ignored := options4(m, address)
+	var direct []cni.Route
 	onLink := func(dst netip.Prefix) {
 		scope := kernel.ScopeLink
 		direct = append(direct, cni.Route{Dst: dst, Scope: &scope, Priority: priority})
 	}
-	all := options4(m)
 	for _, r := range all {
 		if r.gw.IsUnspecified() {
 			onLink(r.dst)
@@ -36,20 +38,31 @@ func routes4(m *dhcpv4.DHCPv4, address netip.Prefix, priority int) []cni.Route {
 		}
 		out = append(out, cni.Route{Dst: r.dst, GW: r.gw, Priority: priority})
 	}
-	return append(direct, out...)
+	return append(direct, out...), ignored
 }
 
-// options4 returns the routes in the options of an acknowledgement. If it has classless routes, the router and static route
-// options are ignored (RFC 3442).
-func options4(m *dhcpv4.DHCPv4) []route4 {
-	if classless, ok := parseClassless(m.Options.Get(dhcpv4.OptionClasslessStaticRoute)); ok {
-		return classless
+// options4 returns the usable routes in the options of an acknowledgement. If it has classless routes, the router and static
+// route options are ignored (RFC 3442). Only a classless route can do without a gateway.
+func options4(m *dhcpv4.DHCPv4, address netip.Prefix) (out []route4, ignored []string) {
+	all, classless := parseClassless(m.Options.Get(dhcpv4.OptionClasslessStaticRoute))
+	if !classless {
+		all = parseStatic(m.Options.Get(dhcpv4.OptionStaticRoutingTable))
+		for _, ip := range m.Router() {
+			all = append(all, route4{netip.PrefixFrom(netip.IPv4Unspecified(), 0), fromIP(ip)})
+		}
 	}
-	out := parseStatic(m.Options.Get(dhcpv4.OptionStaticRoutingTable))
-	if r := m.Router(); len(r) > 0 {
-		out = append(out, route4{netip.PrefixFrom(netip.IPv4Unspecified(), 0), fromIP(r[0])})
+	for _, r := range all {
+		why := refuseGateway(r.gw, address)
+		switch onLink := classless && r.gw.IsUnspecified(); {
+		case r.dst == address.Masked():
+			ignored = append(ignored, fmt.Sprintf("route to %s: the address has it already", r.dst))
+		case why != "" && !onLink:
+			ignored = append(ignored, fmt.Sprintf("route to %s via %s: %s", r.dst, r.gw, why))
+		case !slices.ContainsFunc(out, func(o route4) bool { return o.dst == r.dst }):
+			out = append(out, r)
+		}
 	}
-	return out
+	return out, ignored
 }
 
 type route4 struct {
@@ -95,11 +108,15 @@ func parseStatic(b []byte) (out []route4) {
 
 func dns4(m *dhcpv4.DHCPv4) (d cni.DNS) {
 	for _, ip := range m.DNS() {
-		d.Nameservers = append(d.Nameservers, ip.String())
+		if a := fromIP(ip); isUnicast(a) || a.IsLoopback() {
+			d.Nameservers = append(d.Nameservers, a.String())
+		}
 	}
-	d.Domain = strings.TrimRight(m.DomainName(), "\x00")
+	if domain := strings.TrimRight(m.DomainName(), "\x00"); isDomain(domain) {
+		d.Domain = domain
+	}
 	if s := m.DomainSearch(); s != nil {
-		d.Search = s.Labels
+		d.Search = domains(s.Labels)
 	}
 	return d
 }

@@ -31,9 +31,18 @@ func TestRoutes4(t *testing.T) {
 		{"classless truncated", dhcpv4.Options{3: router, 121: {16, 10, 9, 10, 0, 0}}, "0.0.0.0/0 via 10.0.0.1; "},
 		{"static", dhcpv4.Options{33: {10, 8, 0, 1, 10, 0, 0, 8, 11, 0, 0, 0, 10, 0, 0, 9, 0, 0, 0, 0, 10, 0, 0, 9, 192, 168, 1, 0, 10, 0, 0, 5, 1, 2}},
 			"10.8.0.1/32 via 10.0.0.8; 11.0.0.0/8 via 10.0.0.9; 192.168.1.0/24 via 10.0.0.5; "},
+		{"no router", dhcpv4.Options{3: {0, 0, 0, 0}}, ""},
+		{"a second router", dhcpv4.Options{3: {0, 0, 0, 0, 224, 0, 0, 1, 10, 0, 0, 2}}, "0.0.0.0/0 via 10.0.0.2; "},
+		{"the own address as router", dhcpv4.Options{3: {10, 0, 0, 20}}, ""},
+		{"broadcast addresses", dhcpv4.Options{3: {10, 0, 0, 255, 255, 255, 255, 255}}, ""},
+		{"classless without a host", dhcpv4.Options{121: {0, 127, 0, 0, 1, 8, 12, 10, 0, 0, 0, 8, 13, 10, 0, 0, 3}}, "13.0.0.0/8 via 10.0.0.3; "},
+		{"classless twice", dhcpv4.Options{121: {8, 12, 10, 0, 0, 1, 8, 12, 10, 0, 0, 2}}, "12.0.0.0/8 via 10.0.0.1; "},
+		{"the own subnet", dhcpv4.Options{121: {24, 10, 0, 0, 10, 0, 0, 1}}, ""},
+		{"static without a router", dhcpv4.Options{33: {10, 8, 0, 1, 0, 0, 0, 0}}, ""},
 	} {
 		got := ""
-		for _, r := range routes4(&dhcpv4.DHCPv4{Options: c.options}, netip.MustParsePrefix("10.0.0.9/24"), 3) {
+		routes, _ := routes4(&dhcpv4.DHCPv4{Options: c.options}, netip.MustParsePrefix("10.0.0.20/24"), 3)
+		for _, r := range routes {
 			via := "via " + r.GW.String()
 			if r.Scope != nil {
 				via = "on the link"

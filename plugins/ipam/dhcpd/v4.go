@@ -43,12 +43,22 @@ func (p *v4) acknowledged(ack *dhcpv4.DHCPv4, server net.HardwareAddr, t term) {
 	p.ACK, p.Server, p.Term = ack.ToBytes(), server, t
 	if last == nil {
 		p.Added = p.ACK
+		_, ignored := routes4(ack, p.config(ack).IPs[0].Address, p.conf.Priority)
+		for _, what := range ignored {
+			p.log("%s: ignored what %s assigns: %s", p.id, serverOf(ack), what)
+		}
 		return
 	}
 	was, is := p.config(last), p.config(ack)
-	if (!is.without(was).empty() || !was.without(is).empty()) && p.o.Log != nil {
-		p.o.Log(fmt.Sprintf("%s: the server changed the router or the routes: %s; the container keeps those of its ADD: %s",
-			p.id, routesText(is.Routes), routesText(p.held().Routes)))
+	if !is.without(was).empty() || !was.without(is).empty() {
+		p.log("%s: the server changed the router or the routes: %s; the container keeps those of its ADD: %s",
+			p.id, routesText(is.Routes), routesText(p.held().Routes))
+	}
+}
+
+func (c *client) log(format string, args ...any) {
+	if c.o.Log != nil {
+		c.o.Log(fmt.Sprintf(format, args...))
 	}
 }
 
@@ -85,7 +95,7 @@ func (p *v4) acquire(ctx context.Context, l *link) error {
 	for pause := newBackoff(p.o.ResendMax); ; sleep(ctx, pause.next()) {
 		offer, _, err := x.ask(ctx, x.discover(), endpoint{ip: netip.IPv4Unspecified()}, broadcast(), time.Time{}, x.offered)
 		if err != nil {
-			return first(refused, fmt.Errorf("no DHCP server offers an address on %s: %w", l.name, err))
+			return first(first(refused, x.unusable), fmt.Errorf("no DHCP server offers an address on %s: %w", l.name, err))
 		}
 		if refused = x.request(ctx, offer); refused == nil || ctx.Err() != nil {
 			return refused
@@ -174,14 +184,17 @@ func (p *v4) config(m *dhcpv4.DHCPv4) netConfig {
 		bits, _ = m.YourIPAddr.DefaultMask().Size()
 	}
 	ip := cni.IP{Address: netip.PrefixFrom(yourAddr(m), bits)}
-	g := netConfig{Routes: routes4(m, ip.Address, p.conf.Priority)}
+	var g netConfig
+	g.Routes, _ = routes4(m, ip.Address, p.conf.Priority)
 	for _, rt := range slices.Backward(g.Routes) {
 		if rt.Dst.Bits() == 0 {
 			ip.Gateway = rt.GW
 		}
 	}
-	if r := m.Router(); len(r) > 0 {
-		ip.Gateway = fromIP(r[0])
+	for _, r := range slices.Backward(m.Router()) {
+		if gw := fromIP(r); refuseGateway(gw, ip.Address) == "" {
+			ip.Gateway = gw
+		}
 	}
 	g.IPs = []cni.IP{ip}
 	if p.conf.WantsDNS() {

@@ -284,8 +284,7 @@ func address6(m *dhcpv6.Message) (a netip.Addr) {
 		return a
 	}
 	for _, info := range ia.Options.Addresses() {
-		if info.ValidLifetime > 0 {
-			a, _ = netip.AddrFromSlice(info.IPv6Addr)
+		if a, _ := netip.AddrFromSlice(info.IPv6Addr); info.ValidLifetime > 0 && isUnicast(a) {
 			return a
 		}
 	}
