@@ -295,7 +295,7 @@ func (a *Agent) reconcile(ctx context.Context) (again time.Duration) {
 	if unwritten != nil { // as on a full disk, on which routes must still be right
 		rep.Errors = append(rep.Errors, fmt.Errorf("write the MTU for the plugins: %w", unwritten))
 	}
-	w.Problems = append(w.Problems, refusedRoutes(rep)...)
+	w.Problems = slices.Concat(w.Problems, refusedRoutes(rep), divertedRoutes(&w, rep))
 	a.logReconcile(ctx, &w, rep, began)
 	a.logInvalid(&w)
 	again = sooner(again, a.status.recordReconcile(&w, rep, began))

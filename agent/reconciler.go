@@ -37,6 +37,8 @@ type kernelReconciler struct {
 	changes    chan kernelEvents
 	namespaces map[string]*namespace // of isolated networks
 
+	diverted []reconcile.Diverted
+
 	prefer   []netip.Addr // addresses of the underlay, if it is not configured
 	chosen   []netip.Addr // the addresses that host returned last
 	link     string       // the underlay; "": unknown
@@ -121,6 +123,13 @@ func (k *kernelReconciler) reconcile(w *desired.State, synced bool) *reconcile.R
 	k.rec.NoRemove = !synced
 	k.reconcileNamespaces(w.Namespaces, synced, rep)
 	rep.Add(k.rec.Reconcile(w.Objects), "")
+	if rep.Listed {
+		var err error
+		if k.diverted, err = k.rec.Diverted(); err != nil {
+			rep.Errors = append(rep.Errors, err)
+		}
+	}
+	rep.Diverted = k.diverted
 	return rep
 }
 

@@ -53,7 +53,7 @@ func checks() []check {
 		{names: "conntrack-full", host: conntrack},
 		{names: "range-nearly-full", host: ranges},
 		{names: "plugin-missing", host: plugins},
-		{names: "agent-away, agent-store-away, agent-addresses, agent-not-ready", host: agent},
+		{names: "agent-away, agent-store-away, agent-addresses, agent-nodes-unreachable, agent-not-ready", host: agent},
 		{names: "state-directory-unusable", host: stateDir},
 		{names: "record-damaged", host: damaged},
 		{names: "record-of-another-boot", host: otherBoot},

@@ -95,6 +95,9 @@ func TestFacts(t *testing.T) {
 		{"agent-addresses", "fairlead ipam check", func(f *Facts, _ *Attachment) {
 			f.Agent = Agent{Needed: []string{"pods"}, Failures: []string{"cannot manage this node's addresses: every block of the subnet belongs to a node"}}
 		}},
+		{"agent-nodes-unreachable", "fairlead agent status", func(f *Facts, _ *Attachment) {
+			f.Agent = Agent{Needed: []string{"pods"}, NotReached: []string{"b: this host does not use the agent's route to 10.244.1.0/24"}}
+		}},
 		{"agent-not-ready", "journalctl", func(f *Facts, _ *Attachment) {
 			f.Agent = Agent{Needed: []string{"pods"}, Reasons: []string{"no addresses yet"}}
 		}},

@@ -94,6 +94,7 @@ type Agent struct {
 	Reasons    []string // why it is not ready
 	Failures   []string // what failed for the host's addresses
 	StoreError string   // why it cannot reach the store
+	NotReached []string // nodes that it cannot reach, with the reason
 }
 
 func byIndex(s *inspect.Survey, index int) *kernel.LinkInfo {

@@ -180,6 +180,15 @@ func agent(f *Facts) (out []Finding) {
 		out = append(out, Finding{Name: "agent-addresses", Problem: "the agent " + what,
 			Effect: "new containers may get no address, or an address of a container here may belong to another one", Fix: "fairlead ipam check, and fairlead ipam show"})
 	}
+	if list := f.Agent.NotReached; len(list) > 0 {
+		const shown = 5
+		text := strings.Join(list[:min(len(list), shown)], "; ")
+		if more := len(list) - shown; more > 0 {
+			text += fmt.Sprintf("; and %d more", more)
+		}
+		out = append(out, Finding{Name: "agent-nodes-unreachable", Problem: "the agent cannot reach these nodes: " + text,
+			Effect: "containers do not reach containers on these nodes", Fix: "fairlead agent status lists all of them: change what it names"})
+	}
 	for _, why := range f.Agent.Reasons {
 		out = append(out, Finding{Name: "agent-not-ready", Problem: "the agent is not ready: " + why,
 			Effect: "containers may not reach containers on other hosts", Fix: "read its log: journalctl -u fairlead-agent (in Kubernetes: kubectl -n fairlead-system logs POD -c agent)"})

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 
@@ -155,6 +156,19 @@ func (e *Engine) RouteTo(s Side, to netip.Addr, more func(*netlink.Buffer)) ([]b
 		return nil, err
 	}
 	return resp.Messages[0], nil
+}
+
+// MatchRequest asks for the route in the kernel's tables that the host's packets to an address take.
+func MatchRequest(to netip.Addr) netlink.Request {
+	b := RouteMessage(netlink.AddrFamily(to), to.BitLen(), 0, 0, 0)
+	b[4], b[5], b[7] = 0, 0, 0
+	flags := uint32(unix.RTM_F_FIB_MATCH)
+	if to.Is4() {
+		flags |= unix.RTM_F_LOOKUP_TABLE // IPv6 rejects the flag, and always reports the table
+	}
+	binary.NativeEndian.PutUint32(b[8:], flags)
+	b.Addr(unix.RTA_DST, to)
+	return netlink.Request{Type: unix.RTM_GETROUTE, Body: b}
 }
 
 // LinkTo returns the name of the host's link by which packets to an address leave.

@@ -79,6 +79,7 @@ func (g *gatherer) agent(ctx context.Context) {
 		g.facts.Agent.Away = err.Error()
 	}
 	g.facts.Agent.Reasons, g.facts.Agent.StoreError, g.facts.Agent.Failures = s.Reasons, s.StoreError, s.Failures
+	g.facts.Agent.NotReached = s.Unreachable
 }
 
 // plugin notes a plugin that is missing from CNI_PATH.

@@ -49,6 +49,8 @@ type Report struct {
 	Changes []string // the first of them, as text
 	Listed  bool     // whether the kernel was listed
 	Errors  []error  // *kernel.ObjectError, or the error of a list
+
+	Diverted []Diverted // at the last list; the caller sets it
 }
 
 const maxChanges = 20

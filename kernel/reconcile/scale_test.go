@@ -16,7 +16,7 @@ func TestScalePeers(t *testing.T) {
 	kerneltest.OptIn(t, "FAIRLEAD_SCALE")
 	const count, rounds = 1000, 7
 	times := map[string][]time.Duration{}
-	steps := []string{"make all", "compare all", "one peer more", "list all", "remove all"}
+	steps := []string{"make all", "compare all", "one peer more", "list all", "remove all", "look up all"}
 	for range rounds {
 		t.Run("round", func(t *testing.T) {
 			kerneltest.Host(t)
@@ -42,6 +42,11 @@ func TestScalePeers(t *testing.T) {
 			do(steps[2], 3, 0, append(vx(), peers(count+1)...))
 			r.Invalidate()
 			do(steps[3], 0, 0, append(vx(), peers(count+1)...))
+			began := time.Now()
+			if list, err := r.Diverted(); err != nil || len(list) > 0 {
+				t.Errorf("diverted: %v, %v", list, err)
+			}
+			times[steps[5]] = append(times[steps[5]], time.Since(began))
 			do(steps[4], 0, 3*(count+1), vx())
 		})
 	}
