@@ -302,9 +302,11 @@ func (f *follower) Replace(list []any, _ string) error {
 		}
 	}
 	f.e.update(func(c *policy.Compiler) {
-		for _, change := range changes {
-			change(c)
-		}
+		c.Batch(func() {
+			for _, change := range changes {
+				change(c)
+			}
+		})
 	})
 	f.e.synced(f.resource + fromAPI)
 	return nil

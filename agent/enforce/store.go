@@ -79,9 +79,11 @@ func (f *storeFollower) flush() {
 	list := f.changes
 	f.changes = nil
 	f.e.update(func(c *policy.Compiler) {
-		for _, change := range list {
-			change(c)
-		}
+		c.Batch(func() {
+			for _, change := range list {
+				change(c)
+			}
+		})
 	})
 }
 

@@ -47,6 +47,7 @@ type Compiler struct {
 	nodeSets   map[string]*shared            // those with nodes, by name
 	members    map[string]member             // of shared, by endpoint
 	chainsWith map[string]map[string]bool    // names of chains, by the policies whose rules they contain
+	batch      map[string]bool               // endpoints whose chains follow at the end of a Batch; nil: at once
 	chains     map[string]*chain             // profiles and policies, by name
 
 	table   *nftable.Table
@@ -87,7 +88,9 @@ func (w *World) compiler(node string) *Compiler {
 }
 
 // Add adds everything in a world.
-func (c *Compiler) Add(w *World) {
+func (c *Compiler) Add(w *World) { c.Batch(func() { c.add(w) }) }
+
+func (c *Compiler) add(w *World) {
 	for name, labels := range w.Namespaces {
 		c.SetNamespace(name, labels)
 	}
@@ -287,10 +290,7 @@ func (c *Compiler) policyChanged(old, now *rules) {
 			}
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(touched)) {
-		l := c.local[key]
-		c.setProfiles(l, c.profilesOf(l.endpoint))
-	}
+	c.updateProfiles(touched, now == nil)
 	if now == nil {
 		return
 	}
