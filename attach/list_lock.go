@@ -22,6 +22,14 @@ func (d *Dir) LockChain(ctx context.Context, o kernel.Owner) (unlock func(), err
 	return lockFile(ctx, d.file(o)+".chain~")
 }
 
+// ClearChainLock deletes the file of LockChain that a killed process left.
+func (d *Dir) ClearChainLock(o kernel.Owner) error {
+	path := d.file(o) + ".chain~"
+	err := clearLock(path)
+	_ = syscall.Rmdir(filepath.Dir(path)) // fails while the directory has other entries
+	return err
+}
+
 // lockFile locks a file whose name ends in "~": ClearReservations removes the file of a killed process.
 func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 	for {

@@ -117,20 +117,26 @@ func (d *Dir) ClearReservations(network string) error {
 	files, err := filepath.Glob(filepath.Join(d.network(network), "*~"))
 	errs := []error{err}
 	for _, path := range files {
-		fd, err := plainfile.Open(path, syscall.O_WRONLY|syscall.O_NOFOLLOW, 0)
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err == nil {
-			if syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB) == nil && same(fd, path) {
-				err = os.Remove(path)
-			}
-			_ = filelock.CloseFD(fd)
-		}
-		errs = append(errs, err)
+		errs = append(errs, clearLock(path))
 	}
 	_ = os.Remove(d.network(network)) // fails while the directory has other entries
 	return errors.Join(errs...)
+}
+
+// clearLock deletes a lock's file unless a process holds the lock.
+func clearLock(path string) error {
+	fd, err := plainfile.Open(path, syscall.O_WRONLY|syscall.O_NOFOLLOW, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer filelock.CloseFD(fd)
+	if syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB) == nil && same(fd, path) {
+		err = os.Remove(path)
+	}
+	return err
 }
 
 // same reports whether an open file is still the one at its path.

@@ -31,11 +31,8 @@ func Chain(x *plugin.Exec) skel.Plugin {
 	return skel.Plugin{
 		Name: ChainType, About: "runs a whole list of plugins in one process; fairlead fuse writes its configuration",
 		Funcs: skel.CNIFuncs{
-			Add: c.add,
-			Check: func(ctx context.Context, args *skel.CmdArgs) error {
-				_, err := c.together(ctx, "CHECK", args)
-				return err
-			},
+			Add:    c.add,
+			Check:  c.check,
 			Del:    c.del,
 			GC:     c.gc,
 			Status: func(ctx context.Context, args *skel.CmdArgs) error { return c.each(ctx, "STATUS", args, false) },
@@ -53,7 +50,7 @@ func (c chain) add(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error)
 	}
 	existed := false
 	if c.hasExternal(l.members) {
-		owner := kernel.Owner{Network: l.conf.String("name"), ContainerID: args.ContainerID, IfName: args.IfName}
+		owner := ownerOf(l.conf, args)
 		unlock, err := attach.Open("").LockChain(ctx, owner) // its process may be the first, and has no reservation
 		if err != nil {
 			return nil, cni.Errorf(cni.CodeTryAgainLater, "%w", err)
@@ -103,16 +100,15 @@ func (c chain) undo(ctx context.Context, l *loaded, last int, args *skel.CmdArgs
 	return errors.Join(errs...)
 }
 
-func (c chain) together(ctx context.Context, verb string, args *skel.CmdArgs) ([]byte, error) {
+func (c chain) check(ctx context.Context, args *skel.CmdArgs) error {
 	l, err := c.load(args)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	out, failed, err := c.exec.ExecList(ctx, l.requests(verb), environment(verb, args))
-	if err != nil {
-		return nil, l.of(failed, err)
+	if _, failed, err := c.exec.ExecList(ctx, l.requests("CHECK"), environment("CHECK", args)); err != nil {
+		return l.of(failed, err)
 	}
-	return out, nil
+	return nil
 }
 
 // del runs DEL. If the configuration has no valid plugins, the record of the attachment has them, as far as they are
@@ -123,15 +119,25 @@ func (c chain) del(ctx context.Context, args *skel.CmdArgs) error {
 		if err != nil {
 			return err
 		}
-		plugins, err := attachedPlugins(kernel.Owner{Network: conf.String("name"), ContainerID: args.ContainerID, IfName: args.IfName})
+		plugins, err := attachedPlugins(ownerOf(conf, args))
 		if err != nil || plugins == nil {
 			return err
 		}
 		setPlugins(conf, plugins)
 		args = withConf(args, conf)
 	}
-	_, err := c.together(ctx, "DEL", args)
-	return err
+	l, err := c.load(args)
+	if err != nil {
+		return err
+	}
+	if _, failed, err := c.exec.ExecList(ctx, l.requests("DEL"), environment("DEL", args)); err != nil {
+		return l.of(failed, err)
+	}
+	return attach.Open("").ClearChainLock(ownerOf(l.conf, args)) // of a killed ADD
+}
+
+func ownerOf(conf *rawjson.Object, args *skel.CmdArgs) kernel.Owner {
+	return kernel.Owner{Network: conf.String("name"), ContainerID: args.ContainerID, IfName: args.IfName}
 }
 
 // withConf returns arguments with another configuration.

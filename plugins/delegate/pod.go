@@ -95,8 +95,7 @@ func (p pod) check(ctx context.Context, args *skel.CmdArgs) error {
 		return err
 	}
 	if record == nil {
-		_, err := p.chain.together(ctx, "CHECK", args)
-		return err
+		return p.chain.check(ctx, args)
 	}
 	return call.check(ctx, record)
 }

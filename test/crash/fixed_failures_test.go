@@ -67,6 +67,7 @@ var fixedFailures = []struct {
 	{"fairlead-pod", point{verb: "ADD", kind: kindKill, class: "renameat $WORK/lib/fairlead/pods/.new-a:eth#.json-#", then: byGC}},
 	{"fairlead-pod", point{verb: "DEL", kind: kindKill, class: "renameat $WORK/lib/fairlead/pods/.new-a:eth#.json-#", then: byGC}},
 	{"flannel", point{verb: "ADD", kind: kindError, class: "pwrite64 $WORK/lib/flannel/a~", errno: unix.ENOSPC, then: byDel}},
+	{"example/40-pci-ovs/fused", point{verb: "ADD", kind: kindKill, class: "flock $WORK/run/attach/pci/a,eth#.json.chain~", then: byDel}},
 	{"example/21-dbnet-0.3.1", point{verb: "ADD", kind: kindCut, class: "write $WORK/cache/.result-#", then: byDel}},
 }
 

@@ -135,15 +135,17 @@ func playFrom(t *testing.T, m *machine, todo <-chan point, record func(point, bo
 	return m
 }
 
-// feed sends the points to the workers: every second point to each of the two channels. A single point that
+// feed sends the points to the workers: every second point of a recovery to each of the two channels. A single point that
 // FAIRLEAD_POINT selects goes to both.
 func feed(alone, withOther chan<- point, list []point) {
 	both := os.Getenv("FAIRLEAD_POINT") != ""
 	for i, todo := range []chan<- point{alone, withOther} {
-		for n, p := range list {
-			if selected(p.String(), "FAIRLEAD_POINT") && (both || n%2 == i) {
+		nth := map[recovery]int{} // by recovery, so that each one meets both
+		for _, p := range list {
+			if selected(p.String(), "FAIRLEAD_POINT") && (both || nth[p.then]%2 == i) {
 				todo <- p
 			}
+			nth[p.then]++
 		}
 		close(todo)
 	}
