@@ -280,6 +280,9 @@ func (d *Dir) Scan(network string) (records []*Record, damaged []Damaged, err er
 		return nil, nil, fmt.Errorf("list attachments: %w", err)
 	}
 	for _, file := range d.files(network) {
+		if d.err != nil { // no record is valid, and none is damaged
+			return nil, nil, d.err
+		}
 		r, err := d.read(file)
 		o, _ := ownerOfFile(file)
 		switch {

@@ -19,6 +19,9 @@ func (d *Dir) ListWith(texts []string) (records []*Record, err error) {
 	}
 	var buf []byte
 	for _, file := range d.files("") {
+		if d.err != nil {
+			return nil, d.err
+		}
 		if buf, err = readRecord(file, buf); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, err
 		}
