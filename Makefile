@@ -163,7 +163,8 @@ crash: ## kill every plugin, or fail a call, at each system call in turn; writes
 	@mkdir -p bin/crash
 	FAIRLEAD_CRASH=$(CURDIR)/bin/crash/results go test -count=1 -timeout 6h -v -run '^TestAllPoints$$' ./test/crash
 	CGO_ENABLED=0 go test -c -o bin/crash/crash.test ./test/crash
-	go run ./test/vm -kernel 6.12 -write bin/crash -timeout 40m -exec "env FAIRLEAD_COMMIT=$$(grep -o '"Commit":"[^"]*"' bin/crash/results | tail -n 1 | cut -d '"' -f 4) FAIRLEAD_CRASH=$(CURDIR)/bin/crash/results FAIRLEAD_SAMPLE=100 $(CURDIR)/bin/crash/crash.test -test.v -test.timeout 38m -test.run ^TestAllPoints$$"
+	CGO_ENABLED=0 go build -o bin/crash/program ./internal/plugintest/program
+	go run ./test/vm -kernel 6.12 -write bin/crash -timeout 40m -exec "env FAIRLEAD_COMMIT=$$(grep -o '"Commit":"[^"]*"' bin/crash/results | tail -n 1 | cut -d '"' -f 4) FAIRLEAD_TEST_PROGRAM=$(CURDIR)/bin/crash/program FAIRLEAD_CRASH=$(CURDIR)/bin/crash/results FAIRLEAD_SAMPLE=100 $(CURDIR)/bin/crash/crash.test -test.v -test.timeout 38m -test.run ^TestAllPoints$$"
 	UPDATE=1 FAIRLEAD_CRASH=$(CURDIR)/bin/crash/results go test -count=1 -run '^TestPointsPage$$' ./test/crash
 
 policy-versions: ## network policy with this version's agent on one node and an earlier version's on another one, with etcd and the Kubernetes API; upgrade and roll back while packets flow (builds earlier commits and Kubernetes once; needs root)
