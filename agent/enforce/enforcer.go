@@ -250,7 +250,7 @@ func (e *Enforcer) update(change func(*policy.Compiler)) {
 	began := time.Now()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	change(e.compiler)
+	e.compiler.Batch(func() { change(e.compiler) })
 	if e.compiler.HasPolicies() {
 		e.activate()
 	}

@@ -302,11 +302,9 @@ func (f *follower) Replace(list []any, _ string) error {
 		}
 	}
 	f.e.update(func(c *policy.Compiler) {
-		c.Batch(func() {
-			for _, change := range changes {
-				change(c)
-			}
-		})
+		for _, change := range changes {
+			change(c)
+		}
 	})
 	f.e.synced(f.resource + fromAPI)
 	return nil

@@ -79,11 +79,9 @@ func (f *storeFollower) flush() {
 	list := f.changes
 	f.changes = nil
 	f.e.update(func(c *policy.Compiler) {
-		c.Batch(func() {
-			for _, change := range list {
-				change(c)
-			}
-		})
+		for _, change := range list {
+			change(c)
+		}
 	})
 }
 

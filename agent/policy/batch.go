@@ -7,7 +7,12 @@ import (
 
 // Batch runs f, which sets many objects. The chains of this node's endpoints follow at the end, once for each endpoint: a
 // chain has the rules of all policies that select the endpoint, so with each policy it would take as long as all before it.
+// A Batch within a Batch is a part of it.
 func (c *Compiler) Batch(f func()) {
+	if c.batch != nil {
+		f()
+		return
+	}
 	c.batch = map[string]bool{}
 	f()
 	touched := c.batch
