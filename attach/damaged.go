@@ -70,13 +70,7 @@ type Damaged struct {
 // OtherBoots returns the files of records from other boots. List deletes them.
 func (d *Dir) OtherBoots() (files []string) {
 	for _, file := range d.files("") {
-		fd, err := openRecord(file)
-		if err != nil {
-			continue
-		}
-		raw, err := plainfile.ReadAll(fd, file)
-		_ = syscall.Close(fd)
-		if err == nil && d.isOfOtherBoot(raw) {
+		if raw, err := readRecord(file, nil); err == nil && d.isOfOtherBoot(raw) {
 			files = append(files, file)
 		}
 	}

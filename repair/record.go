@@ -38,8 +38,8 @@ func finalResult(runtime *libcni.CNIConfig, rec *attach.Record) *cni.Result {
 // for every attachment.
 func cached(runtime *libcni.CNIConfig, rec *attach.Record) *libcni.NetworkAttachment {
 	rt := &libcni.RuntimeConf{ContainerID: rec.ContainerID, IfName: rec.IfName}
-	config, _, _ := runtime.GetNetworkListCachedConfig(&libcni.NetworkConfigList{Name: rec.Network}, rt) // without it, the attachment is unknown
-	if config == nil {
+	config, _, _ := runtime.GetNetworkListCachedConfig(&libcni.NetworkConfigList{Name: rec.Network}, rt)
+	if config == nil { // the cache has no such attachment, or its file cannot be read
 		return nil
 	}
 	return &libcni.NetworkAttachment{ContainerID: rec.ContainerID, Network: rec.Network, IfName: rec.IfName, Config: config}

@@ -193,7 +193,7 @@ func holderOf(fd int) string {
 }
 
 // holderOfInode returns the holder of a lock, from proc_locks(5), or "" if it is not known. The kernel writes that file in
-// pieces, and skips locks in it if other locks end between two pieces. So it is read again if the lock is missing.
+// pieces. It leaves out locks if other locks end between two pieces, so a file without the lock is read again.
 func holderOfInode(inode uint64) string {
 	const tries = 5
 	for range tries {

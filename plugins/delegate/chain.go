@@ -101,14 +101,20 @@ func (c chain) undo(ctx context.Context, l *loaded, last int, args *skel.CmdArgs
 }
 
 func (c chain) check(ctx context.Context, args *skel.CmdArgs) error {
+	_, err := c.together(ctx, "CHECK", args)
+	return err
+}
+
+// together calls all members at once, and returns them.
+func (c chain) together(ctx context.Context, verb string, args *skel.CmdArgs) (*loaded, error) {
 	l, err := c.load(args)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if _, failed, err := c.exec.ExecList(ctx, l.requests("CHECK"), environment("CHECK", args)); err != nil {
-		return l.of(failed, err)
+	if _, failed, err := c.exec.ExecList(ctx, l.requests(verb), environment(verb, args)); err != nil {
+		return nil, l.of(failed, err)
 	}
-	return nil
+	return l, nil
 }
 
 // del runs DEL. If the configuration has no valid plugins, the record of the attachment has them, as far as they are
@@ -126,12 +132,9 @@ func (c chain) del(ctx context.Context, args *skel.CmdArgs) error {
 		setPlugins(conf, plugins)
 		args = withConf(args, conf)
 	}
-	l, err := c.load(args)
+	l, err := c.together(ctx, "DEL", args)
 	if err != nil {
 		return err
-	}
-	if _, failed, err := c.exec.ExecList(ctx, l.requests("DEL"), environment("DEL", args)); err != nil {
-		return l.of(failed, err)
 	}
 	return attach.Open("").ClearChainLock(ownerOf(l.conf, args)) // of a killed ADD
 }
