@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/doctor"
 	"github.com/fairlead/fairlead/gc"
 	"github.com/fairlead/fairlead/internal/netnspath"
 	"github.com/fairlead/fairlead/internal/ovstest"
@@ -464,6 +465,9 @@ func TestCollectWithoutPath(t *testing.T) {
 	if out := s.ok("list"); !strings.HasSuffix(strings.TrimSpace(out), " ok") {
 		t.Error(out)
 	}
+	if _, d := s.doctor(); slices.ContainsFunc(d.Findings, func(f doctor.Finding) bool { return f.Container != "" || len(d.Unseen) > 0 }) {
+		t.Errorf("%+v", d.Findings)
+	}
 	s.sh("web ip addr flush dev eth0")
 	if out := s.ok("repair"); !strings.Contains(out, "restored 3 objects") {
 		t.Error(out)
@@ -479,6 +483,26 @@ func TestCollectWithoutPath(t *testing.T) {
 	s.settled(s.leftNow)
 	s.ok("gc", "--all")
 	s.noRecords()
+}
+
+// TestHandOverWithoutPath gives a container two networks with one host port, and removes the path of its namespace. DEL of
+// the network that has the port hands it over to the other.
+func TestHandOverWithoutPath(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	write(t, s.confDir(), "m.conflist", `{"cniVersion": "1.0.0", "name": "m", "plugins": [
+		{"type": "bridge", "bridge": "cni9", "ipam": {"type": "host-local", "subnet": "10.9.0.0/24"}},
+		{"type": "portmap", "capabilities": {"portMappings": true}}]}`)
+	s.sh("ip netns add web\nln -s /run/netns/web /run/link")
+	port := s.withCaps(`{"portMappings":[{"hostPort":9000,"containerPort":80,"protocol":"tcp"}]}`)
+	port.ok("add", "n", "/run/link")
+	port.ok("add", "m", "/run/link", "--ifname", "eth1")
+	must(t, os.Remove("/run/link"))
+	port.ok("del", "n", "/run/link")
+	if rules := kerneltest.Run(t, "nft", "list", "ruleset"); !strings.Contains(rules, " : 10.9.0.2 . 80 }") {
+		t.Error(rules)
+	}
+	port.ok("del", "m", "/run/link", "--ifname", "eth1")
 }
 
 // TestHostPortWithoutPath takes away what shows that a container exists: the path of its namespace, or the text of its
