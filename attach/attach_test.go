@@ -17,6 +17,7 @@ import (
 
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/internal/filelock"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/netns"
 )
@@ -834,6 +835,14 @@ func TestReadDuringWrite(t *testing.T) {
 	if _, err := d.Read(owner); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("half a record without its writer: %v", err)
 	}
+	reader, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Flock(int(reader.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(100*time.Millisecond, func() { _ = filelock.Close(reader) })
 	if err := create(d, record(d, owner)); err != nil {
 		t.Errorf("a useless record blocks the next ADD: %v", err)
 	}

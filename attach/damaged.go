@@ -1,6 +1,7 @@
 package attach
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/fairlead/fairlead/cni/rawjson"
+	"github.com/fairlead/fairlead/internal/filelock"
 	"github.com/fairlead/fairlead/internal/plainfile"
 	"github.com/fairlead/fairlead/kernel"
 )
@@ -16,6 +18,10 @@ import (
 // errDamaged is the error of a file that is not a record. It counts as absent, so that DEL searches the attachment's
 // objects.
 var errDamaged = fmt.Errorf("the record is damaged: %w", os.ErrNotExist) // a constant; nothing assigns it
+
+// errBeingWritten is the error of a file that is not a record while another process has its lock: it writes the file, or also
+// tries to read it.
+var errBeingWritten = fmt.Errorf("the record is being written: %w", os.ErrNotExist) // a constant
 
 // openRecord opens a record. It does not wait for the writer of a FIFO.
 func openRecord(path string) (int, error) {
@@ -51,13 +57,17 @@ func (d *Dir) isOfOtherBoot(raw []byte) bool {
 }
 
 // dropDamaged removes a damaged record or one of another boot, and reports whether none is left. The caller has the
-// attachment's reservation.
+// attachment's reservation, so others have the record's lock for a moment only.
 func (d *Dir) dropDamaged(path string) bool {
-	_, err := d.read(path)
+	var err error
+	_ = filelock.Until(context.Background(), path, func() (bool, error) {
+		_, err = d.read(path)
+		return !errors.Is(err, errBeingWritten), nil
+	})
 	if errors.Is(err, errDamaged) {
 		return os.Remove(path) == nil
 	}
-	return errors.Is(err, os.ErrNotExist)
+	return isAbsent(err)
 }
 
 // Damaged is a file in the place of a record that is none, or that cannot be read.

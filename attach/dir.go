@@ -100,7 +100,7 @@ func (d *Dir) readAlone(path string) (*Record, error) {
 	}
 	defer filelock.CloseFD(fd)
 	if err := syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, fmt.Errorf("%s is being written: %w", path, os.ErrNotExist)
+		return nil, fmt.Errorf("%s: %w", path, errBeingWritten)
 	}
 	raw, err := plainfile.ReadAll(fd, path)
 	if err != nil {
@@ -325,8 +325,11 @@ func (r *Record) MayLive() bool {
 	return path != "" || err != nil
 }
 
-// isAbsent reports whether the error of reading a record means that there is none. A damaged one is there.
-func isAbsent(err error) bool { return errors.Is(err, os.ErrNotExist) && !errors.Is(err, errDamaged) }
+// isAbsent reports whether the error of reading a record means that there is none. A damaged one is there, and so is one that
+// another process is writing.
+func isAbsent(err error) bool {
+	return errors.Is(err, os.ErrNotExist) && !errors.Is(err, errDamaged) && !errors.Is(err, errBeingWritten)
+}
 
 // IsNewer reports whether the attachment with an owner tag began after another one. An attachment whose record cannot be
 // read may be newer.
