@@ -44,12 +44,19 @@ func (o *object) definition() podstate.Definition {
 	if len(spec.Config) > 0 && json.Unmarshal(spec.Config, &config) != nil {
 		config = string(spec.Config)
 	}
-	return podstate.Definition{
+	d := podstate.Definition{
 		Namespace: o.Metadata.Namespace, Name: o.Metadata.Name, Config: config, Resource: o.Metadata.Annotations[resourceAnnotation],
 	}
+	if len(config) > maxConfig {
+		d.Config, d.Problem = "", fmt.Sprintf("spec.config has %d bytes, and the limit is %d", len(config), maxConfig)
+	}
+	return d
 }
 
 const (
+	// maxConfig is the largest spec.config in bytes. Otherwise, whoever may create definitions in one namespace could fill
+	// the disks of all nodes.
+	maxConfig = 64 << 10
 	// pageSize is the number of definitions that one request lists. Each may have more than 1 MiB.
 	pageSize = 20
 	// watchSeconds is the longest time of a watch. A list follows each watch. It repairs the files after a restored backup

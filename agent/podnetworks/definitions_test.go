@@ -141,8 +141,9 @@ func TestSpecOfAnyType(t *testing.T) {
 	}
 }
 
-// TestLargeDefinitions checks that an agent lists many definitions of the largest size in small pages. Otherwise, whoever may
-// create definitions in one namespace could exhaust the memory of all nodes.
+// TestLargeDefinitions checks that an agent lists many definitions of the largest size in small pages, and that it stores no
+// larger configuration than allowed. Otherwise, whoever may create definitions in one namespace could exhaust the memory and
+// the disks of all nodes.
 func TestLargeDefinitions(t *testing.T) {
 	t.Parallel()
 	const most, all = 32 << 20, 100
@@ -158,7 +159,11 @@ func TestLargeDefinitions(t *testing.T) {
 		var items []any
 		for i := first; i < min(first+limit, all); i++ {
 			metadata := map[string]any{"namespace": "shop", "name": fmt.Sprint("n", i)}
-			items = append(items, map[string]any{"metadata": metadata, "spec": map[string]any{"config": config}})
+			size := len(config)
+			if i == 0 {
+				size = maxConfig
+			}
+			items = append(items, map[string]any{"metadata": metadata, "spec": map[string]any{"config": config[:size]}})
 		}
 		page["items"] = items
 		raw, _ := json.Marshal(page)
@@ -178,5 +183,14 @@ func TestLargeDefinitions(t *testing.T) {
 	}
 	if have, err := dir.Definitions(); len(have) != all {
 		t.Errorf("%d definitions on disk (%v), want %d", len(have), err, all)
+	}
+	for i, want := range map[int]podstate.Definition{
+		0: {Config: config[:maxConfig]},
+		1: {Problem: "spec.config has 1048576 bytes, and the limit is 65536"},
+	} {
+		d, err := dir.Definition("shop", fmt.Sprint("n", i))
+		if err != nil || d.Config != want.Config || d.Problem != want.Problem {
+			t.Errorf("n%d: %d bytes, %q, %v", i, len(d.Config), d.Problem, err)
+		}
 	}
 }

@@ -20,6 +20,8 @@ type Definition struct {
 	Name      string `json:"name"`
 	// Config is spec.config: a plugin or a list of plugins; "": a file of the configuration directory has the network.
 	Config string `json:"config,omitempty"`
+	// Problem says why no pod can use the network; "": a pod can.
+	Problem string `json:"problem,omitempty"`
 	// Resource is the resource whose devices a device plugin allocates for the network; "": none.
 	Resource string `json:"resource,omitempty"`
 }

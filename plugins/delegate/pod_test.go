@@ -247,6 +247,18 @@ func TestPodRollback(t *testing.T) {
 	}
 }
 
+// TestPodUnusableDefinition selects a definition that the agent rejected. The error says why.
+func TestPodUnusableDefinition(t *testing.T) {
+	h := newPodHost(t)
+	if err := h.state.WriteDefinition(podstate.Definition{Namespace: "shop", Name: "huge", Problem: "it is too large"}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Pod(&plugin.Exec{}).Funcs.Add(t.Context(), h.args(`{"k8s.v1.cni.cncf.io/networks": "huge"}`))
+	if err == nil || cni.AsError(err).Code != cni.CodeInvalidNetworkConfig || !strings.Contains(err.Error(), "NetworkAttachmentDefinition shop/huge: it is too large") {
+		t.Errorf("ADD: %v", err)
+	}
+}
+
 // TestPodAsksAgent checks what the plugin asks the agent, and how it passes on devices.
 func TestPodAsksAgent(t *testing.T) {
 	h := newPodHost(t)

@@ -35,6 +35,9 @@ func (c *podCall) find(ctx context.Context, n *request.Network) (selected, error
 	if err != nil {
 		return selected{}, err
 	}
+	if d.Problem != "" {
+		return selected{}, cni.Errorf(cni.CodeInvalidNetworkConfig, "NetworkAttachmentDefinition %s/%s: %s", n.Namespace, n.Name, d.Problem)
+	}
 	out := selected{[]byte(d.Config), d.Resource}
 	if strings.TrimSpace(d.Config) == "" {
 		if out.config, err = c.file(n.Name); err != nil {
