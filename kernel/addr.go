@@ -105,9 +105,14 @@ func (a *Addr) ensure(e *Engine) error {
 	})
 }
 
-// explain tells that the link's MTU is too small for IPv6 (RFC 8200, 5).
+// explain tells that the kernel has no IPv6, or that the link's MTU is too small for it (RFC 8200, 5).
 func (a *Addr) explain(e *Engine, err error) error {
-	if !a.Prefix.Addr().Is6() || !errors.Is(err, unix.EINVAL) {
+	switch {
+	case !a.Prefix.Addr().Is6():
+		return err
+	case errors.Is(err, unix.EOPNOTSUPP):
+		return fmt.Errorf("this kernel has no IPv6, because of ipv6.disable=1 on its command line or a missing module: %w", err)
+	case !errors.Is(err, unix.EINVAL):
 		return err
 	}
 	if l, e2 := e.Link(a.In, a.Link); e2 == nil && l.MTU < MinIPv6MTU {

@@ -244,7 +244,7 @@ func (s *StackedLink) explain(err error) error {
 	case tooSmall(s.MTU, err):
 		return errTooSmall(s.MTU, err)
 	case errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EINVAL):
-		return fmt.Errorf("%s cannot be the parent of a %s: it is a bridge port, or has links of another type or mode: %w", s.Parent, s.Type, err)
+		return fmt.Errorf("%s cannot be the parent of a link of type %s: it is a bridge port, or has links of another type or mode: %w", s.Parent, s.Type, err)
 	}
 	return unknownType(s.Type, err)
 }

@@ -253,7 +253,7 @@ var invalidInputs = []struct {
 	{name: "parent has the interface's name", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "vlan", "vlanId": 5, "master": "eth0", "linkInContainer": true, $IPAM}`,
 		want: `master = "eth0": is also the name of the container's new interface: they must differ`},
 	{name: "parent name is a path", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "macvlan", "master": "a/b", $IPAM}`, want: `master = "a/b": `},
-	{name: "lo as a parent", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "macvlan", "master": "lo", $IPAM}`, want: `lo cannot be the parent of a macvlan`},
+	{name: "lo as a parent", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "macvlan", "master": "lo", $IPAM}`, want: `lo cannot be the parent of a link of type macvlan`},
 	{name: "unknown macvlan mode", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "macvlan", "master": "lo", "mode": "source", $IPAM}`,
 		want: `mode = "source": want bridge, private, vepa or passthru`},
 	{name: "unknown ipvlan mode", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "ipvlan", "master": "lo", "mode": "L2", $IPAM}`,
