@@ -74,11 +74,21 @@ func (s *stage) playWAN(ctx context.Context) error {
 		}
 		s.command("fairlead del wan "+name, "gone, its lease given back", took)
 	}
-	left, err := os.ReadFile(lanLeases)
-	if err == nil && strings.Contains(string(left), "10.0.0.") {
-		err = errors.New("the server still has a lease: " + string(left))
+	return errors.Join(released(ctx), os.Remove(lanLeases))
+}
+
+// released waits until the server has no lease. It does not answer the message that gives a lease back (RFC 2131, 4.4.6).
+func released(ctx context.Context) error {
+	left := ""
+	err := wait(ctx, func() (bool, error) {
+		raw, err := os.ReadFile(lanLeases)
+		left = string(raw)
+		return !strings.Contains(left, "10.0.0."), err
+	})
+	if err == errWaited {
+		err = errors.New("the server still has a lease: " + left)
 	}
-	return errors.Join(err, os.Remove(lanLeases))
+	return err
 }
 
 // begin starts a program that runs until end is called.
@@ -99,9 +109,23 @@ func end(cmd *exec.Cmd) error {
 }
 
 func waitFor(ctx context.Context, path string) error {
+	err := wait(ctx, func() (bool, error) {
+		_, err := os.Stat(path)
+		return err == nil, nil
+	})
+	if err == errWaited {
+		err = errors.New(path + " does not appear")
+	}
+	return err
+}
+
+var errWaited = errors.New("waited too long")
+
+// wait calls a function until it is done or fails, for at most five seconds. Then it returns errWaited.
+func wait(ctx context.Context, try func() (done bool, err error)) error {
 	for range 500 {
-		if _, err := os.Stat(path); err == nil {
-			return nil
+		if done, err := try(); done || err != nil {
+			return err
 		}
 		select {
 		case <-ctx.Done():
@@ -109,5 +133,5 @@ func waitFor(ctx context.Context, path string) error {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	return errors.New(path + " does not appear")
+	return errWaited
 }
