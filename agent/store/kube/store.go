@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -127,6 +128,7 @@ func (o Options) config() (*rest.Config, *runtime.Scheme, error) {
 	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
 	c := rest.CopyConfig(config)
 	c.QPS, c.Burst, c.UserAgent = requestsPerSecond, requestsAtOnce, "fairlead"
+	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return retryAfterLimit{next} })
 	c.APIPath, c.GroupVersion = "/api", &corev1.SchemeGroupVersion
 	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	return c, scheme, nil
