@@ -25,6 +25,7 @@ type storeCache struct {
 	revision map[string]int64 // of each key
 	known    bool
 	lists    int // how often the store was listed since the agent started
+	away     bool
 
 	file  string
 	dirty bool
@@ -114,14 +115,26 @@ func affectsObjects(s *cluster.Snapshot, key string) bool {
 
 // Disconnected implements source.Follower.
 func (v *storeCache) Disconnected(err error) {
+	if v.isAway(true) {
+		return // it was logged
+	}
 	v.log.Warn("the store cannot be reached; continuing with its last known state", "error", err)
 	v.kick()
 }
 
 // Reconnected implements source.Follower.
 func (v *storeCache) Reconnected() {
+	v.isAway(false)
 	v.log.Info("the store can be reached again")
 	v.kick()
+}
+
+// isAway notes whether the store is away, and returns whether it was.
+func (v *storeCache) isAway(now bool) (before bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	before, v.away = v.away, now
+	return before
 }
 
 // take stores an entry.

@@ -30,7 +30,8 @@ type Follower interface {
 	Reset(entries []Entry, revision int64)
 	// Change delivers changes since the last call.
 	Change(b Batch)
-	// Disconnected says that the store cannot be reached. What was received stays valid as the last known state.
+	// Disconnected says that the store cannot be reached, and why. It is called for each failed attempt, because the reason
+	// may change. What was received stays valid as the last known state.
 	Disconnected(err error)
 	// Reconnected says that the store answers again. Missed changes follow.
 	Reconnected()

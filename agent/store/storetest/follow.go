@@ -18,6 +18,7 @@ type Mirror struct {
 	mu     sync.Mutex
 	keys   map[string]string
 	resets int
+	isAway bool
 	away   int
 	back   int
 }
@@ -47,10 +48,17 @@ func (m *Mirror) Change(b store.Batch) {
 }
 
 // Disconnected implements store.Follower.
-func (m *Mirror) Disconnected(error) { m.mu.Lock(); m.away++; m.mu.Unlock() }
+func (m *Mirror) Disconnected(error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.isAway {
+		m.away++
+	}
+	m.isAway = true
+}
 
 // Reconnected implements store.Follower.
-func (m *Mirror) Reconnected() { m.mu.Lock(); m.back++; m.mu.Unlock() }
+func (m *Mirror) Reconnected() { m.mu.Lock(); m.back++; m.isAway = false; m.mu.Unlock() }
 
 // Keys returns the known keys.
 func (m *Mirror) Keys() map[string]string {
