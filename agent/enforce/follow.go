@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
 	v1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
@@ -178,6 +179,7 @@ func (f *follower) run(ctx context.Context, config *rest.Config) error {
 		lw.ListWithContextFunc, lw.WatchFuncWithContext = f.listIfKnown(lw.ListWithContextFunc), f.watchIfKnown(lw.WatchFuncWithContext)
 	}
 	f.noteRefusals(lw)
+	lw.WatchFuncWithContext = limitWatches(lw.WatchFuncWithContext)
 	ctx = klog.NewContext(ctx, logger)
 	cache.NewReflectorWithOptions(lw, f.example, f, cache.ReflectorOptions{Name: f.resource, Logger: &logger}).RunWithContext(ctx)
 	return nil
@@ -227,6 +229,24 @@ func (f *follower) watchIfKnown(start cache.WatchFuncWithContext) cache.WatchFun
 		case <-time.After(withoutType + rand.N(withoutType)):
 			return watch.NewEmptyWatch(), nil
 		}
+	}
+}
+
+// Watches of one type that begin per second, and at once. The reflector begins a watch that the API ended as too old again
+// without a pause.
+const (
+	watchesPerSecond = 1
+	watchesAtOnce    = 5
+)
+
+// limitWatches delays watches that begin too often.
+func limitWatches(start cache.WatchFuncWithContext) cache.WatchFuncWithContext {
+	limit := flowcontrol.NewTokenBucketRateLimiter(watchesPerSecond, watchesAtOnce)
+	return func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+		if err := limit.Wait(ctx); err != nil {
+			return nil, err
+		}
+		return start(ctx, o)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -148,5 +149,33 @@ func TestVersionsWithObjects(t *testing.T) {
 		if got := versionsOf(t.Context(), c, clusterPolicyVersion.Group, "clusternetworkpolicies"); !slices.Equal(got, want) {
 			t.Errorf("the list is %q: got %v, want %v", answer, got, want)
 		}
+	}
+}
+
+// TestExpiredWatches checks that a follower does not flood an API that ends each watch as too old.
+func TestExpiredWatches(t *testing.T) {
+	t.Parallel()
+	var watches atomic.Int32
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Query().Has("watch") {
+			watches.Add(1)
+			fmt.Fprintln(w, `{"type": "ERROR", "object": {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "code": 410}}`)
+			return
+		}
+		fmt.Fprint(w, `{"kind": "NetworkPolicyList", "apiVersion": "networking.k8s.io/v1", "metadata": {"resourceVersion": "1"}}`)
+	}))
+	defer api.Close()
+	e := newEnforcer(Options{Node: "n1", Log: slog.New(slog.DiscardHandler)}, nil)
+	all := kinds()
+	policies := all[slices.IndexFunc(all, func(k kind) bool { return k.resource == "networkpolicies" })]
+	f := &follower{kind: policies, e: e, names: map[string]bool{}}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	if err := f.run(ctx, &rest.Config{Host: api.URL}); err != nil {
+		t.Error(err)
+	}
+	if n := watches.Load(); n < 1 || n > 10 {
+		t.Errorf("%d watches in 3 seconds, want 1 to 10", n)
 	}
 }
