@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,8 +20,12 @@ import (
 	"github.com/fairlead/fairlead/agent/store"
 )
 
-// pageSize is the number of objects that one request lists.
-const pageSize = 500
+// pageSize is the number of objects that one request lists, and answerWithin the time limit of a request that lists, or asks
+// whether the API answers. The API server has the same limit, but a proxy in front of it may have none.
+const (
+	pageSize     = 500
+	answerWithin = time.Minute
+)
 
 // convert returns an error of the API as one of store's. The error of an object that does not exist is os.ErrNotExist.
 func convert(err error) error {
@@ -50,7 +55,7 @@ func Body(r rest.Result) ([]byte, error) {
 
 // ping returns nil if the API answers. Whoever reads a key that no object can have wants to know that.
 func (s *Store) ping(ctx context.Context) error {
-	return convert(s.client.Get().AbsPath("/readyz").Do(ctx).Error())
+	return convert(s.client.Get().AbsPath("/readyz").Timeout(answerWithin).Do(ctx).Error())
 }
 
 func (s *Store) get(ctx context.Context, k *kind, name string) (*object, error) {
@@ -109,7 +114,8 @@ func (s *Store) remove(ctx context.Context, k *kind, o *object) error {
 func (s *Store) list(ctx context.Context, k *kind, name string, f func(*object)) (int64, error) {
 	next := ""
 	for {
-		raw, err := Body(onlyNamed(s.client.Get().AbsPath(k.path), name).Param("limit", strconv.Itoa(pageSize)).Param("continue", next).Do(ctx))
+		r := onlyNamed(s.client.Get().AbsPath(k.path), name).Timeout(answerWithin)
+		raw, err := Body(r.Param("limit", strconv.Itoa(pageSize)).Param("continue", next).Do(ctx))
 		if apierrors.IsNotFound(err) {
 			return 0, k.unknown()
 		}
@@ -139,7 +145,7 @@ func (s *Store) position(ctx context.Context, k *kind) (int64, error) {
 	if k.prefix == cluster.NodesPrefix {
 		path = nodesPath
 	}
-	raw, err := Body(s.client.Get().AbsPath(path).Param("limit", "1").SetHeader("Accept", metadataOnlyList).Do(ctx))
+	raw, err := Body(s.client.Get().AbsPath(path).Timeout(answerWithin).Param("limit", "1").SetHeader("Accept", metadataOnlyList).Do(ctx))
 	if err != nil {
 		return 0, convert(err)
 	}

@@ -113,7 +113,8 @@ func (s *Store) listNodes(ctx context.Context) (entries []store.Entry, revision 
 func (s *Store) eachNode(ctx context.Context, f func(*corev1.Node)) (revision int64, err error) {
 	for next := ""; ; {
 		list := &corev1.NodeList{}
-		if err := s.core.Get().Resource("nodes").VersionedParams(&metav1.ListOptions{Limit: pageSize, Continue: next}, s.parameters).Do(ctx).Into(list); err != nil {
+		r := s.core.Get().Resource("nodes").Timeout(answerWithin)
+		if err := r.VersionedParams(&metav1.ListOptions{Limit: pageSize, Continue: next}, s.parameters).Do(ctx).Into(list); err != nil {
 			return 0, convert(err)
 		}
 		for i := range list.Items {

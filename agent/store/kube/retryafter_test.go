@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -61,5 +62,33 @@ func TestRetryAfter(t *testing.T) {
 				t.Errorf("a list: %v, after %v", err, time.Since(began))
 			}
 		})
+	}
+}
+
+// TestListsEnd checks that requests that are not watches have a time limit. The client waits for as long as it asks the API
+// to take at most.
+func TestListsEnd(t *testing.T) {
+	t.Parallel()
+	var limits []string
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		limits = append(limits, r.URL.Path+" "+r.URL.Query().Get("timeout"))
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"kind": "NodeList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}}`)
+	}))
+	defer api.Close()
+	s, err := kube.Open(kube.Options{Config: &rest.Config{Host: api.URL}, Namespace: namespace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, prefix := range []string{cluster.NetworksPrefix, cluster.NodesPrefix} {
+		if _, _, err := s.List(t.Context(), prefix); err != nil {
+			t.Error(err)
+		}
+		_, _ = s.Get(t.Context(), prefix+".") // which asks whether the API answers
+	}
+	want := []string{"/apis/fairlead.io/v1alpha1/networks 1m0s", "/readyz 1m0s", "/api/v1/nodes 1m0s", "/readyz 1m0s"}
+	if !slices.Equal(limits, want) {
+		t.Errorf("time limits %q, want %q", limits, want)
 	}
 }
