@@ -178,6 +178,18 @@ func TestProblemsOfOnePeer(t *testing.T) {
 	}
 }
 
+// TestPeerWithoutAddress checks that a Node without an InternalIP is reported as what it is, with each backend that needs an
+// address.
+func TestPeerWithoutAddress(t *testing.T) {
+	t.Parallel()
+	for _, b := range []string{cluster.HostGW, cluster.VXLAN, cluster.WireGuard, cluster.IPIP} {
+		_, err := backend.Choose([]cluster.Backend{{Type: b}}, node("a", "192.0.2.1/24"), &cluster.Node{Name: "nowhere"})
+		if want := b + ": nowhere has no address: its agent has published none, and in Kubernetes its Node has no InternalIP"; err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", b, err, want)
+		}
+	}
+}
+
 // TestForeignHardwareAddress checks that a node that publishes the hardware address of another node's tunnel takes none of
 // its packets, whatever the names and the order.
 func TestForeignHardwareAddress(t *testing.T) {

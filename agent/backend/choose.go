@@ -138,6 +138,8 @@ func checkPair(b cluster.Backend, self, peer *cluster.Node, direct bool) error {
 		return fmt.Errorf("%s is a flannel node with backend %s", peer.Name, peer.Flannel.Type)
 	}
 	switch {
+	case len(peer.Addresses) == 0 && b.Type != cluster.BGP:
+		return fmt.Errorf("%s has no address: its agent has published none, and in Kubernetes its Node has no InternalIP", peer.Name)
 	case b.When == "direct" && !direct:
 		return errors.New("connects only nodes on the same link, but " + notShared(self, peer))
 	case b.Type == cluster.HostGW && !direct:
