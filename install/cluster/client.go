@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -68,6 +70,8 @@ func Connect(a Access) (*Client, error) {
 		return nil, fmt.Errorf("the kubeconfig %s has no current context\nName one with --context; there are: %s", source, contexts)
 	case of == nil:
 		return nil, fmt.Errorf("the kubeconfig %s has no context %q\nName another with --context; there are: %s", source, name, contexts)
+	case of.AuthInfo != "" && raw.AuthInfos[of.AuthInfo] == nil:
+		return nil, fmt.Errorf("the kubeconfig %s has no user %q, which its context %q names\nName another context with --context; there are: %s", source, of.AuthInfo, name, contexts)
 	case raw.Clusters[of.Cluster] == nil:
 		return nil, fmt.Errorf("the kubeconfig %s has no cluster %q, which its context %q names\nName another context with --context; there are: %s", source, of.Cluster, name, contexts)
 	}
@@ -91,10 +95,11 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// Requests per second, and at once, that a command sends at most.
+// Requests per second, and at once, that a command sends at most, and the time for which it waits for an answer.
 const (
 	requestsPerSecond = 50
 	requestsAtOnce    = 100
+	answerWithin      = time.Minute
 )
 
 // New returns a client for a configuration. Errors name its source.
@@ -102,7 +107,8 @@ func New(config *rest.Config, source string) (*Client, error) {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"}) // for the errors
 	c := rest.CopyConfig(config)
-	c.QPS, c.Burst, c.UserAgent = requestsPerSecond, requestsAtOnce, "fairlead"
+	c.QPS, c.Burst, c.UserAgent, c.Timeout = requestsPerSecond, requestsAtOnce, "fairlead", answerWithin
+	kube.LimitRetryAfter(c)
 	c.GroupVersion, c.NegotiatedSerializer = &schema.GroupVersion{}, serializer.NewCodecFactory(scheme).WithoutConversion()
 	client, err := rest.RESTClientFor(c)
 	if err != nil {
@@ -199,6 +205,12 @@ func (c *Client) Explain(what string, err error) error {
 		return fmt.Errorf("%s: %w\nUse the kubeconfig of an administrator of the cluster: see --kubeconfig and --context", what, err)
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("%s: %w: %w", what, err, os.ErrNotExist)
+	}
+	if strings.Contains(err.Error(), "getting credentials: ") { // the client's error of a plugin; it has no type
+		return fmt.Errorf("the kubeconfig %s gives no credentials for %s: %w\nLog in again, or name another kubeconfig or context with --kubeconfig or --context", c.source, c.server, err)
+	}
+	if cert, is := errors.AsType[*tls.CertificateVerificationError](err); is {
+		return fmt.Errorf("the kubeconfig %s does not trust the certificate of %s: %w\nIs it the kubeconfig of this cluster? Name another with --kubeconfig or --context", c.source, c.server, cert.Err)
 	}
 	if _, known := errors.AsType[*apierrors.StatusError](err); !known {
 		return noAnswerError{fmt.Errorf("the API server %s does not answer: %w\nIs it running, and is %s the kubeconfig of this cluster? Name another with --kubeconfig or --context", c.server, err, c.source)}

@@ -519,13 +519,14 @@ func testPurge(t *testing.T, k *kubelets, c *cluster.Client) {
 func TestConnect(t *testing.T) {
 	t.Parallel()
 	file := t.TempDir() + "/config"
-	must(t, os.WriteFile(file, []byte("apiVersion: v1\nkind: Config\ncontexts: [{name: a, context: {cluster: a}}, {name: b, context: {cluster: b}}]\nclusters: [{name: a, cluster: {server: 'https://192.0.2.1'}}]\n"), 0o600))
+	must(t, os.WriteFile(file, []byte("apiVersion: v1\nkind: Config\ncontexts: [{name: a, context: {cluster: a}}, {name: b, context: {cluster: b}}, {name: u, context: {cluster: a, user: nobody}}]\nclusters: [{name: a, cluster: {server: 'https://192.0.2.1'}}]\n"), 0o600))
 	for want, a := range map[string]cluster.Access{
-		"there is no kubeconfig /nowhere\nName the file with --kubeconfig":   {Paths: []string{"/nowhere"}},
-		"there is no kubeconfig /elsewhere":                                  {Kubeconfig: "/elsewhere", Paths: []string{file}, InCluster: true},
-		"has no context \"c\"\nName another with --context; there are: a, b": {Paths: []string{file}, Context: "c"},
-		"the service account of this pod":                                    {InCluster: true},
-		`has no cluster "b", which its context "b" names`:                    {Paths: []string{file}, Context: "b"},
+		"there is no kubeconfig /nowhere\nName the file with --kubeconfig":      {Paths: []string{"/nowhere"}},
+		"there is no kubeconfig /elsewhere":                                     {Kubeconfig: "/elsewhere", Paths: []string{file}, InCluster: true},
+		"has no context \"c\"\nName another with --context; there are: a, b, u": {Paths: []string{file}, Context: "c"},
+		"the service account of this pod":                                       {InCluster: true},
+		`has no cluster "b", which its context "b" names`:                       {Paths: []string{file}, Context: "b"},
+		`has no user "nobody", which its context "u" names`:                     {Paths: []string{file}, Context: "u"},
 	} {
 		if _, err := cluster.Connect(a); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", a, err, want)

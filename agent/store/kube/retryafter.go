@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"k8s.io/client-go/rest"
 )
 
 // The client repeats a request after the time in the header Retry-After, up to ten times. The API server asks for a second
@@ -12,6 +14,11 @@ const (
 	shortestRetryAfter = time.Second
 	longestRetryAfter  = 5 * time.Second
 )
+
+// LimitRetryAfter limits the pauses for which answers ask a client.
+func LimitRetryAfter(c *rest.Config) {
+	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return retryAfterLimit{next} })
+}
 
 // retryAfterLimit is a transport that limits the pauses for which answers ask.
 type retryAfterLimit struct{ next http.RoundTripper }

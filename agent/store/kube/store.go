@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -128,7 +127,7 @@ func (o Options) config() (*rest.Config, *runtime.Scheme, error) {
 	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
 	c := rest.CopyConfig(config)
 	c.QPS, c.Burst, c.UserAgent = requestsPerSecond, requestsAtOnce, "fairlead"
-	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return retryAfterLimit{next} })
+	LimitRetryAfter(c)
 	c.APIPath, c.GroupVersion = "/api", &corev1.SchemeGroupVersion
 	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	return c, scheme, nil
