@@ -231,6 +231,9 @@ func (s *Store) patchNode(ctx context.Context, name string, value []byte) (int64
 	if err := json.Unmarshal(raw, &o); err != nil {
 		return 0, fmt.Errorf("read node %s: %w", name, err)
 	}
+	if o.Annotations[nodeAnnotation] != string(value) {
+		return 0, fmt.Errorf("the Kubernetes API did not store the annotation %s of node %s as written: look for an admission webhook or policy that changes Nodes", nodeAnnotation, name)
+	}
 	return number(o.ResourceVersion), nil
 }
 

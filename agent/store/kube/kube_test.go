@@ -732,6 +732,27 @@ func TestErrorText(t *testing.T) {
 	}
 }
 
+// TestChangedNode checks that an agent reports a Node whose annotation an admission webhook removed or changed.
+func TestChangedNode(t *testing.T) {
+	t.Parallel()
+	const mine = `{"id":"x","addresses":[]}`
+	for _, stored := range []string{mine, "", `{"id":"y"}`} {
+		api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_ = json.NewEncoder(w).Encode(map[string]any{"metadata": map[string]any{"resourceVersion": "7", "annotations": map[string]string{"fairlead.io/node": stored}}})
+		}))
+		t.Cleanup(api.Close)
+		s, err := kube.Open(kube.Options{Config: &rest.Config{Host: api.URL}, Namespace: namespace})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		_, err = s.Commit(t.Context(), put(cluster.NodeKey("a"), mine, 0))
+		if stored == mine && err != nil || stored != mine && (err == nil || !strings.Contains(err.Error(), "look for an admission webhook")) {
+			t.Errorf("stored %q: %v", stored, err)
+		}
+	}
+}
+
 // TestTakenNames checks that an object whose content does not match its name is an invalid entry of the name's key.
 // No agent could create its own object, so without the entry agents would try for ever.
 func TestTakenNames(t *testing.T) {
