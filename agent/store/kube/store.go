@@ -128,6 +128,7 @@ func (o Options) config() (*rest.Config, *runtime.Scheme, error) {
 	c := rest.CopyConfig(config)
 	c.QPS, c.Burst, c.UserAgent = requestsPerSecond, requestsAtOnce, "fairlead"
 	LimitRetryAfter(c)
+	c.WarningHandler = rest.NoWarnings{} // they are about fields of others, and would be no lines of the agent's log
 	c.APIPath, c.GroupVersion = "/api", &corev1.SchemeGroupVersion
 	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	return c, scheme, nil

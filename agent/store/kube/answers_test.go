@@ -2,6 +2,7 @@ package kube_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -90,5 +91,33 @@ func TestListsEnd(t *testing.T) {
 	want := []string{"/apis/fairlead.io/v1alpha1/networks 1m0s", "/readyz 1m0s", "/api/v1/nodes 1m0s", "/readyz 1m0s"}
 	if !slices.Equal(limits, want) {
 		t.Errorf("time limits %q, want %q", limits, want)
+	}
+}
+
+// warnings counts the warnings of clients that have no other handler.
+type warnings struct{ atomic.Int32 }
+
+func (w *warnings) HandleWarningHeader(int, string, string) { w.Add(1) }
+
+// TestWarnings checks that warnings of the API, such as those about the podCIDRs of a Node that the agent patches, do not get
+// between the lines of the agent's log.
+func TestWarnings(t *testing.T) { // it sets a global handler, so it is not parallel
+	var seen warnings
+	rest.SetDefaultWarningHandler(&seen)
+	defer rest.SetDefaultWarningHandler(rest.WarningLogger{})
+	const document = `{"id":"x","addresses":[]}`
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Warning", `299 - "spec.podCIDRs[1]: should be in RFC 5952 canonical format"`)
+		_ = json.NewEncoder(w).Encode(map[string]any{"metadata": map[string]any{"annotations": map[string]string{"fairlead.io/node": document}}})
+	}))
+	defer api.Close()
+	s, err := kube.Open(kube.Options{Config: &rest.Config{Host: api.URL}, Namespace: namespace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	commit(t, s, put(cluster.NodeKey("a"), document, 0))
+	if n := seen.Load(); n != 0 {
+		t.Errorf("%d warnings were logged", n)
 	}
 }
