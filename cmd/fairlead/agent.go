@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
 
 	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/agent/address/local"
@@ -223,6 +224,7 @@ func (a *app) agentCommand() *cobra.Command {
 				return err
 			}
 			log := l.logger(a.stderr)
+			klog.SetSlogLogger(log) // the client of the Kubernetes API logs by klog
 			if conf.Store.IsFile() {
 				log.Info("the store is a file, so the cluster has only this host", "file", conf.Store.File)
 			}
