@@ -37,6 +37,9 @@ const (
 	longestPause = 5 * time.Second
 )
 
+// lasting is the time after which a watch counts as begun.
+const lasting = time.Second
+
 // FollowAll delivers everything below the prefixes, and every change, until the context ends; it then returns the
 // context's error. No prefix may begin with another.
 //
@@ -103,7 +106,6 @@ func (w *following) once(ctx context.Context) error {
 		if _, err := w.Get(ctx, w.parts[0].prefix+"."); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
-		w.answered()
 	}
 	if w.lineageNow() != w.lineage {
 		return ErrRestored
@@ -117,7 +119,7 @@ func (w *following) once(ctx context.Context) error {
 			ended <- w.Watch(ctx, p.prefix, p.revision, func(b Batch) error { w.onBatch(p, b); return nil })
 		}()
 	}
-	err := <-ended
+	err := w.firstOf(ended)
 	if time.Since(began) > longestPause {
 		w.pause, w.compacted = 0, false
 	}
@@ -126,6 +128,19 @@ func (w *following) once(ctx context.Context) error {
 		<-ended
 	}
 	return err
+}
+
+// firstOf returns the first end of a watch. The store is back once the watches last: it may answer everything else.
+func (w *following) firstOf(ended <-chan error) error {
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(lasting):
+	}
+	w.mu.Lock()
+	w.answered()
+	w.mu.Unlock()
+	return <-ended
 }
 
 // list delivers the whole content. The prefixes' lists have different revisions, so the Reset has the first one's.

@@ -45,3 +45,35 @@ func TestFollowReportsTheCurrentReason(t *testing.T) {
 		}
 	})
 }
+
+// connections is a follower that counts how often the store was away, and back.
+type connections struct {
+	restoreCounter
+	away, back int
+}
+
+func (c *connections) Disconnected(error) { c.away++ }
+func (c *connections) Reconnected()       { c.back++ }
+
+// TestFollowWithRefusedWatches checks that a store that answers, but refuses watches, is away all the time. A log with a line
+// for each attempt hides everything else.
+func TestFollowWithRefusedWatches(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		s := &failingWatchStore{err: errors.New("forbidden")}
+		f := &connections{}
+		_ = store.FollowAll(ctx, s, []string{"nodes/"}, f)
+		if f.away < 100 || f.back != 0 {
+			t.Errorf("away %d times, back %d times, want 0", f.away, f.back)
+		}
+		ctx, cancel = context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		s, f = &failingWatchStore{err: store.ErrUnavailable, after: time.Minute}, &connections{}
+		_ = store.FollowAll(ctx, s, []string{"nodes/"}, f)
+		if f.away != f.back && f.away != f.back+1 || f.back < 5 {
+			t.Errorf("with watches that last: away %d times, back %d times", f.away, f.back)
+		}
+	})
+}
