@@ -3,6 +3,7 @@ package kube_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/agent/store/kube"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
@@ -91,6 +93,33 @@ func TestListsEnd(t *testing.T) {
 	want := []string{"/apis/fairlead.io/v1alpha1/networks 1m0s", "/readyz 1m0s", "/api/v1/nodes 1m0s", "/readyz 1m0s"}
 	if !slices.Equal(limits, want) {
 		t.Errorf("time limits %q, want %q", limits, want)
+	}
+}
+
+// TestRefusedWatch checks that a watch that the API refuses ends at once, although the answer asks for another attempt: its
+// caller has to know that it receives no changes.
+func TestRefusedWatch(t *testing.T) {
+	t.Parallel()
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !r.URL.Query().Has("watch") {
+			fmt.Fprint(w, `{"metadata": {"resourceVersion": "1"}}`)
+			return
+		}
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "busy", http.StatusServiceUnavailable)
+	}))
+	defer api.Close()
+	s, err := kube.Open(kube.Options{Config: &rest.Config{Host: api.URL}, Namespace: namespace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, prefix := range []string{cluster.NetworksPrefix, cluster.NodesPrefix} {
+		began := time.Now()
+		err := s.Watch(t.Context(), prefix, 1, func(store.Batch) error { return nil })
+		if !errors.Is(err, store.ErrUnavailable) || time.Since(began) > kerneltest.Slow(900*time.Millisecond) {
+			t.Errorf("%s: %v after %v", prefix, err, time.Since(began))
+		}
 	}
 }
 

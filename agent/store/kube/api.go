@@ -170,10 +170,11 @@ type event struct {
 	Object json.RawMessage `json:"object"`
 }
 
-// watch calls f for each change of a resource after a revision, until the watch ends.
+// watch calls f for each change of a resource after a revision, until the watch ends. Its caller repeats it: the client must
+// not, because the caller would believe for that time that the watch has begun.
 func (s *Store) watch(ctx context.Context, k *kind, name string, after int64, f func(o *object, deleted bool) error) error {
 	body, err := onlyNamed(s.client.Get().AbsPath(k.path), name).Param("watch", "true").Param("allowWatchBookmarks", "true").
-		Param("resourceVersion", format(after)).Stream(ctx)
+		Param("resourceVersion", format(after)).MaxRetries(0).Stream(ctx)
 	if err != nil {
 		return convert(err)
 	}

@@ -128,7 +128,7 @@ func (s *Store) eachNode(ctx context.Context, f func(*corev1.Node)) (revision in
 
 // watchNodes calls f for each change of a node's entry. A Node changes often for other reasons.
 func (s *Store) watchNodes(ctx context.Context, after int64, f func(store.Batch) error) error {
-	w, err := s.core.Get().Resource("nodes").
+	w, err := s.core.Get().Resource("nodes").MaxRetries(0).
 		VersionedParams(&metav1.ListOptions{Watch: true, AllowWatchBookmarks: true, ResourceVersion: format(after)}, s.parameters).Watch(ctx)
 	if err != nil {
 		return convert(err)
