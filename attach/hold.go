@@ -72,9 +72,10 @@ func (d *Dir) take(path string) (*Record, error) {
 		}
 	}
 	switch {
-	case err != nil || !r.done():
+	case err != nil || !locked && !r.done():
 	case !locked || !same(fd, path):
 		r, err = nil, errTaken
+	case !r.done():
 	default:
 		r.held, r.fd = true, fd
 		return r, nil

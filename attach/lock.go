@@ -147,23 +147,31 @@ func same(fd int, path string) bool {
 
 // readLocked reads a record and reports whether an ADD held its lock. The lock of a finished record is not tested: a test
 // is a lock itself, and would get in the way of a DEL. An unfinished record is read again after the test, so without an
-// ADD in progress the contents are final.
+// ADD in progress the contents are final. The ADD may have replaced the file before the test: then readLocked starts
+// again.
 func readLocked(path string) (raw []byte, locked bool, err error) {
+	for replaced := true; replaced && err == nil; {
+		raw, locked, replaced, err = tryReadLocked(path)
+	}
+	return raw, locked, err
+}
+
+func tryReadLocked(path string) (raw []byte, locked, replaced bool, err error) {
 	fd, err := openRecord(path)
 	if err != nil {
-		return nil, false, err
+		return nil, false, false, err
 	}
 	defer filelock.CloseFD(fd)
 	raw, err = plainfile.ReadAll(fd, path)
 	if err != nil || !bytes.Contains(raw, []byte(notDone)) {
-		return raw, false, err
+		return raw, false, false, err
 	}
 	locked = syscall.Flock(fd, syscall.LOCK_SH|syscall.LOCK_NB) == syscall.EWOULDBLOCK
 	if _, err := syscall.Seek(fd, 0, io.SeekStart); err != nil {
-		return nil, false, &os.PathError{Op: "seek", Path: path, Err: err}
+		return nil, false, false, &os.PathError{Op: "seek", Path: path, Err: err}
 	}
 	raw, err = plainfile.ReadAll(fd, path)
-	return raw, locked, err
+	return raw, locked, !locked && !same(fd, path), err
 }
 
 // Unlock ends the work of the process that wrote or took the record.
