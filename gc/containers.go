@@ -9,16 +9,24 @@ import (
 	"github.com/fairlead/fairlead/libcni"
 )
 
-// Attachments returns the attachments of a network: those whose namespace exists, and the others. It knows them from
-// the records and from the cache, which has the attachments of other plugins, too.
+// Attachments returns the attachments of a network: those whose namespace exists or whose ADD is in progress, and the
+// others. It knows them from the records and from the cache, which has the attachments of other plugins, too.
 func Attachments(o Options, network string) (living, dead []cni.Attachment, err error) {
-	records, err := attach.Open(o.StateDir).List(network)
+	dir := attach.Open(o.StateDir)
+	living, err = dir.InProgress(network) // first: one of these may get its record a moment later
+	if err != nil {
+		return nil, nil, err
+	}
+	records, err := dir.List(network)
 	if err != nil {
 		return nil, nil, err
 	}
 	var all attach.Namespaces
 	for _, r := range records {
 		at := cni.Attachment{ContainerID: r.ContainerID, IfName: r.IfName}
+		if slices.Contains(living, at) {
+			continue
+		}
 		s, err := all.State(r)
 		if err != nil {
 			return nil, nil, err

@@ -6,8 +6,10 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/gc"
+	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/libcni"
 )
 
@@ -38,5 +40,22 @@ func TestCacheWithoutNetns(t *testing.T) {
 	ids, err := gc.ExistingContainers(o, nil)
 	if err != nil || !slices.Equal(ids, []string{"old"}) {
 		t.Errorf("existing containers: %v, %v", ids, err)
+	}
+}
+
+// TestAttachmentBeforeItsRecord checks that an attachment counts as living while its ADD has only a reservation, for
+// example because it waits for an address. The plugins of a GC run one after another, and the last of them may see an
+// attachment that has been added since, but began before the GC.
+func TestAttachmentBeforeItsRecord(t *testing.T) {
+	t.Parallel()
+	o := gc.Options{Runtime: libcni.NewCNIConfigWithCacheDir(nil, t.TempDir(), nil), StateDir: t.TempDir()}
+	reservation, err := attach.Open(o.StateDir).Reserve(kernel.Owner{Network: "n", ContainerID: "c", IfName: "eth0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reservation.Free()
+	living, dead, err := gc.Attachments(o, "n")
+	if want := []cni.Attachment{{ContainerID: "c", IfName: "eth0"}}; err != nil || !slices.Equal(living, want) || len(dead) > 0 {
+		t.Errorf("living %v, dead %v, %v", living, dead, err)
 	}
 }
