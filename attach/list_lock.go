@@ -2,6 +2,7 @@ package attach
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"syscall"
@@ -28,6 +29,20 @@ func (d *Dir) ClearChainLock(o kernel.Owner) error {
 	err := clearLock(path)
 	_ = syscall.Rmdir(filepath.Dir(path)) // fails while the directory has other entries
 	return err
+}
+
+// ClearLocks deletes the files of LockList and LockChain that killed processes left, in all networks.
+func (d *Dir) ClearLocks() error {
+	var errs []error
+	for _, pattern := range []string{"*.list~", "*.chain~"} {
+		files, err := filepath.Glob(filepath.Join(d.path, "*", pattern))
+		errs = append(errs, err)
+		for _, path := range files {
+			errs = append(errs, clearLock(path))
+			_ = syscall.Rmdir(filepath.Dir(path)) // fails while the directory has other entries
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // lockFile locks a file whose name ends in "~": ClearReservations removes the file of a killed process.

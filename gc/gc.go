@@ -122,6 +122,7 @@ func Collect(ctx context.Context, o Options) (*Report, error) {
 	c.removeDamaged()
 	if !o.DryRun {
 		c.fail(c.dir.DropClaims(ctx, func(tag string) bool { return !c.inUse(tag) }))
+		c.fail(c.dir.ClearLocks())
 	}
 	return &c.out, nil
 }
