@@ -132,10 +132,8 @@ func HostLocalDirs(libDir, confDir string, cached []*libcni.NetworkAttachment) (
 	for _, n := range names {
 		out = append(out, HostLocalDir{usual, n})
 	}
-	for _, name := range netconf.Names(confDir) {
-		if list, err := libcni.LoadNetworkConf(confDir, name); err == nil {
-			out = append(out, dataDirs(name, list.Bytes)...)
-		}
+	for _, list := range netconf.Lists(confDir) {
+		out = append(out, dataDirs(list.Name, list.Bytes)...)
 	}
 	for _, a := range cached {
 		out = append(out, dataDirs(a.Network, a.Config)...)

@@ -24,16 +24,12 @@ import (
 func (g *gatherer) networks(ctx context.Context, records []*attach.Record) {
 	files, err := libcni.ConfFiles(g.ConfDir, netconf.Extensions())
 	g.miss("network configurations", err)
-	for _, file := range files { // Names skips those that are not valid
+	for _, file := range files { // Lists skips those that are not valid
 		_, err := netconf.LoadFile(file)
 		g.miss("a network configuration", err)
 	}
-	for _, name := range netconf.Names(g.ConfDir) {
-		list, err := libcni.LoadNetworkConf(g.ConfDir, name)
-		if err != nil {
-			g.miss("network "+name, err)
-			continue
-		}
+	for _, list := range netconf.Lists(g.ConfDir) {
+		name := list.Name
 		members, err := netconf.Members(list)
 		g.miss("network "+name, err)
 		for _, p := range list.Plugins {

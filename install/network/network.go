@@ -82,9 +82,8 @@ func sameName(dir, file, name string) string {
 
 // overlap returns another network of the directory, and that of the subnets which overlaps with it, or "".
 func overlap(dir string, o Options) (network string, subnet netip.Prefix) {
-	for _, name := range netconf.Names(dir) {
-		list, err := libcni.LoadNetworkConf(dir, name)
-		if err != nil || name == o.Name {
+	for _, list := range netconf.Lists(dir) {
+		if list.Name == o.Name {
 			continue
 		}
 		members, _ := netconf.Members(list) // fairlead validate reports errors
@@ -95,7 +94,7 @@ func overlap(dir string, o Options) (network string, subnet netip.Prefix) {
 			_, sets, _ := netconf.HostLocalRanges(list, m)
 			for _, r := range slices.Concat(sets...) {
 				if i := slices.IndexFunc(o.Subnets, r.Subnet.Overlaps); i >= 0 {
-					return name, o.Subnets[i]
+					return list.Name, o.Subnets[i]
 				}
 			}
 		}

@@ -87,21 +87,33 @@ func Files(paths []string) (files []string, err error) {
 }
 
 // Names returns the sorted names of the networks in a directory. It skips files that are not valid.
-func Names(dir string) []string {
-	names := map[string]bool{}
+func Names(dir string) (names []string) {
+	for _, l := range Lists(dir) {
+		names = append(names, l.Name)
+	}
+	return names
+}
+
+// Lists returns the networks in a directory, sorted by name. It reads each file once, and skips files that are not valid.
+// If several files have the same name, it chooses the one that libcni.LoadNetworkConf chooses.
+func Lists(dir string) []*libcni.NetworkConfigList {
+	found := map[string]*libcni.NetworkConfigList{}
+	add := func(l *libcni.NetworkConfigList, err error) {
+		if err == nil && found[l.Name] == nil {
+			found[l.Name] = l
+		}
+	}
 	lists, _ := libcni.ConfFiles(dir, []string{".conflist"})
 	for _, f := range lists {
-		if l, err := libcni.ConfListFromFile(f); err == nil {
-			names[l.Name] = true
-		}
+		add(libcni.ConfListFromFile(f))
 	}
 	singles, _ := libcni.ConfFiles(dir, []string{".conf", ".json"})
 	for _, f := range singles {
 		if c, err := libcni.ConfFromFile(f); err == nil && c.Network.Name != "" {
-			names[c.Network.Name] = true
+			add(libcni.ConfListFromConf(c))
 		}
 	}
-	return slices.Sorted(maps.Keys(names))
+	return slices.SortedFunc(maps.Values(found), func(a, b *libcni.NetworkConfigList) int { return strings.Compare(a.Name, b.Name) })
 }
 
 // Members returns the plugins of a list. The plugins inside a fairlead-chain or a fairlead-pod replace it.
