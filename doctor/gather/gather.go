@@ -10,6 +10,7 @@ import (
 	"github.com/fairlead/fairlead/gc"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/inspect"
+	"github.com/fairlead/fairlead/kernel/netns"
 	"github.com/fairlead/fairlead/libcni"
 	"github.com/fairlead/fairlead/repair"
 )
@@ -38,12 +39,13 @@ type gatherer struct {
 	engine      *kernel.Engine // of the host alone
 	facts       *doctor.Facts
 	addressDirs []gc.HostLocalDir
+	inside      map[netns.ID]*inspect.Survey // by namespace: a container may have many attachments
 	unseen      []string
 }
 
 // Facts returns the facts, and what could not be read.
 func Facts(ctx context.Context, o Options) (*doctor.Facts, []string, error) {
-	g := &gatherer{Options: o, dir: attach.Open(o.StateDir)}
+	g := &gatherer{Options: o, dir: attach.Open(o.StateDir), inside: map[netns.ID]*inspect.Survey{}}
 	g.facts = &doctor.Facts{StateDir: g.dir.Usable(), OtherBoot: g.dir.OtherBoots(), Sysctls: map[string]string{}}
 	records, damaged, err := g.dir.Scan("")
 	g.facts.Damaged = damaged
@@ -141,7 +143,7 @@ func (g *gatherer) attachment(ctx context.Context, r *attach.Record) *doctor.Att
 		return a
 	}
 	defer end()
-	a.Inside, err = inspect.NewSurvey(e, kernel.Container)
+	a.Inside, err = g.survey(e, r)
 	g.miss("the namespace of "+r.ContainerID, err)
 	a.Lost, err = e.Compare(list, repair.ChangedByOthers(g.Runtime, r)...)
 	g.miss("the objects of "+r.ContainerID, err)
@@ -153,6 +155,19 @@ func (g *gatherer) attachment(ctx context.Context, r *attach.Record) *doctor.Att
 		g.ping(ctx, a)
 	}
 	return a
+}
+
+// survey returns the state of a container's namespace, which it reads once for all attachments of the container.
+func (g *gatherer) survey(e *kernel.Engine, r *attach.Record) (s *inspect.Survey, err error) {
+	id := r.Namespace()
+	if s = g.inside[id]; s != nil {
+		return s, nil
+	}
+	s, err = inspect.NewSurvey(e, kernel.Container)
+	if id.File != "" { // an old record lacks it
+		g.inside[id] = s
+	}
+	return s, err
 }
 
 // isolated compares the objects of an attachment to an isolated network.
