@@ -78,7 +78,6 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(append(a.demoCommands(), a.demoClusterCommand())...)
 	root.AddCommand(helpTopics()...)
 	root.SetUsageTemplate(usageTemplate)
-	root.InitDefaultCompletionCmd()
 	completeCompletion(root)
 	root.SetHelpCommand(helpCommand())
 	root.InitDefaultHelpCmd()

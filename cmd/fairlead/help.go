@@ -76,41 +76,6 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// completeCompletion makes "completion" fail without a shell, and describes it.
-func completeCompletion(root *cobra.Command) {
-	for _, c := range root.Commands() {
-		if c.Name() != "completion" {
-			continue
-		}
-		c.Use, c.Short, c.GroupID = "completion SHELL", "print a completion script for a shell", "more"
-		c.DisableFlagsInUseLine = true
-		c.Long = "Completion prints a script that completes commands, flags, networks, namespaces and plugins in a shell."
-		c.Example = "  fairlead completion bash > /etc/bash_completion.d/fairlead"
-		c.Args = cobra.ArbitraryArgs
-		c.RunE = func(c *cobra.Command, args []string) error {
-			var shells []string
-			for _, s := range c.Commands() {
-				shells = append(shells, s.Name())
-			}
-			if len(args) > 0 {
-				return &usageError{fmt.Sprintf("there is no completion script for %q", args[0]), "Want " + oneOf(shells) + "."}
-			}
-			if err := c.Help(); err != nil {
-				return err
-			}
-			return &usageError{"completion needs the name of a shell", "Want " + oneOf(shells) + "."}
-		}
-		for _, s := range c.Commands() {
-			if s.Name() == "powershell" { // Fairlead runs on Linux only
-				c.RemoveCommand(s)
-				continue
-			}
-			s.Args = want(0, 0)
-			s.Flags().VisitAll(sentence)
-		}
-	}
-}
-
 // describeHelpFlags gives every command the same description of --help.
 func describeHelpFlags(c *cobra.Command) {
 	c.InitDefaultHelpFlag()
