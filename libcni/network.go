@@ -44,7 +44,6 @@ func (c *CNIConfig) GCNetworkList(ctx context.Context, list *NetworkConfigList, 
 }
 
 func (c *CNIConfig) gcOne(ctx context.Context, list *NetworkConfigList, p *NetworkConfig, valid []cni.Attachment, began time.Time) error {
-	listed := time.Now()
 	kept, err := c.kept(list.Name, valid, began)
 	if err != nil {
 		return err
@@ -55,10 +54,10 @@ func (c *CNIConfig) gcOne(ctx context.Context, list *NetworkConfigList, p *Netwo
 	}
 	// An early text of the specification had the second key by mistake, and plugins read it.
 	keys := map[string]json.RawMessage{"cni.dev/valid-attachments": raw, "cni.dev/attachments": raw}
-	return c.runOne(ctx, list.network(), p, gcArgs{c.args("GC", &RuntimeConf{}), listed}, keys)
+	return c.runOne(ctx, list.network(), p, gcArgs{c.args("GC", &RuntimeConf{}), began}, keys)
 }
 
-// gcArgs tell our plugins when their list was made. Others may be added before the plugin starts on a busy host.
+// gcArgs tell our plugins when the GC began. An attachment may be added before the last plugin of the list starts.
 type gcArgs struct {
 	*invoke.Args
 	listed time.Time

@@ -17,6 +17,9 @@ type gcStartKey struct{}
 // tick is the resolution of a process's start time. GC must still collect what was added just before it started.
 const tick = 10 * time.Millisecond
 
+// maxGC bounds the age of a list of valid attachments. A wall clock that jumps forward by less makes the GC keep more.
+const maxGC = time.Hour
+
 // GCStart returns the uptime (kernel.Uptime, because the wall clock may jump) at which the context's collection
 // started. The first call sets it to now. The returned context passes it on: all plugins of a list work with one list
 // of valid attachments, which misses everything that was added after the list was made.
@@ -37,7 +40,7 @@ func withGCStart(ctx context.Context, listed string) (context.Context, time.Dura
 	} else if start, err := ipamdir.ProcessStart(); err == nil {
 		age = t - start - tick
 	}
-	if age > 0 && age < time.Minute {
+	if age > 0 && age < maxGC {
 		t -= age
 	}
 	return context.WithValue(ctx, gcStartKey{}, t), t

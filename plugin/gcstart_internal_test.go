@@ -19,7 +19,8 @@ func TestGCStart(t *testing.T) {
 	}{
 		"a second ago": {time.Second, time.Second},
 		"to come":      {-time.Hour, 0},
-		"long ago":     {time.Hour, 0},
+		"minutes ago":  {10 * time.Minute, 10 * time.Minute}, // with many stale attachments, and a busy host
+		"long ago":     {2 * time.Hour, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,0 +1,47 @@
+package libcni_test
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/cni/invoke"
+	"github.com/fairlead/fairlead/libcni"
+)
+
+// listedExec notes the times at which the plugins of a GC believe that their list was made.
+type listedExec struct {
+	invoke.RawExec
+	times []string
+}
+
+func (e *listedExec) FindInPath(plugin string, _ []string) (string, error) { return plugin, nil }
+
+func (e *listedExec) ExecPlugin(_ context.Context, _ string, _ []byte, environ []string) ([]byte, error) {
+	for _, kv := range environ {
+		if t, ok := strings.CutPrefix(kv, invoke.ListedVariable+"="); ok {
+			e.times = append(e.times, t)
+		}
+	}
+	return nil, nil
+}
+
+// TestGCPluginsShareStart checks that all plugins of a GC get the time at which the caller's list was made. With a later
+// time, the last plugin removed its part of an attachment that was added while the GC ran.
+func TestGCPluginsShareStart(t *testing.T) {
+	t.Parallel()
+	exec := &listedExec{}
+	c := libcni.NewCNIConfigWithCacheDir(nil, t.TempDir(), exec)
+	list := mustList(t, `{"cniVersion":"1.1.0","name":"net","plugins":[{"type":"first"},{"type":"second"}]}`)
+	listed := time.Now().Add(-time.Second)
+	if err := c.GCNetworkList(t.Context(), list, &libcni.GCArgs{Listed: listed}); err != nil {
+		t.Fatal(err)
+	}
+	want := strconv.FormatInt(listed.UnixNano(), 10)
+	if !slices.Equal(exec.times, []string{want, want}) {
+		t.Errorf("times %q, want %q twice", exec.times, want)
+	}
+}
