@@ -56,8 +56,8 @@ func (c *bridge) Validate(a *plugin.Attachment) (err error) {
 	}
 	c.IsGateway = c.IsGateway || c.IsDefaultGateway
 	switch {
-	case c.MTU < 0 || c.MTU > 65535:
-		return cni.Invalid(c.Raw, "mtu", "want 0 (the kernel's choice) to 65535 bytes")
+	case c.MTU != 0 && (c.MTU < 68 || c.MTU > 65535):
+		return cni.Invalid(c.Raw, "mtu", "want 0 (the kernel's choice) or 68 to 65535 bytes")
 	case c.HairpinMode && c.PromiscMode:
 		return cni.Invalid(c.Raw, "promiscMode", "cannot set hairpin mode and promiscuous mode at the same time")
 	case c.DisableContainerInterface && c.IPAM.Type != "":

@@ -28,8 +28,8 @@ type ptp struct {
 }
 
 func (c *ptp) Validate(*plugin.Attachment) error {
-	if c.MTU < 0 || c.MTU > 65535 {
-		return cni.Invalid(c.Raw, "mtu", "want 0 (the kernel's choice) to 65535 bytes")
+	if c.MTU != 0 && (c.MTU < 68 || c.MTU > 65535) {
+		return cni.Invalid(c.Raw, "mtu", "want 0 (the kernel's choice) or 68 to 65535 bytes")
 	}
 	if err := checkLinkType(&c.Conf, c.LinkType); err != nil {
 		return err

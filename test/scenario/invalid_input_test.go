@@ -168,6 +168,8 @@ var invalidInputs = []struct {
 		want: `pciBusID = "../../x": want a device's address on its bus, like 0000:00:1f.6`},
 	{name: "dummy without addresses", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "dummy"}`,
 		want: `ipam: missing: a dummy interface needs addresses`},
+	{name: "bridge MTU too small", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "mtu": 67}`, want: `mtu = 67: want 0 (the kernel's choice) or 68 to 65535 bytes`},
+	{name: "ptp MTU too small", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "ptp", "mtu": 67}`, want: `mtu = 67: want 0 (the kernel's choice) or 68 to 65535 bytes`},
 	{name: "tap MTU too small", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "tap", "mtu": 67}`, want: `mtu = 67: want 0 (the kernel's choice, 1500) or 68 to 65521 bytes`},
 	{name: "negative tap owner", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "tap", "owner": -1}`, want: `owner = -1: want a user ID from 0 to 4294967294`},
 	{name: "tap group out of range", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "tap", "group": 4294967295}`, want: `group = 4294967295: want a group ID from 0 to 4294967294`},
