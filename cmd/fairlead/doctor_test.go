@@ -27,9 +27,10 @@ func newDoctorSite(t testing.TB) *site {
 	return s
 }
 
-// uplink gives the host an uplink.
+// uplink gives the host an uplink, without IPv6: the kernel would add its routes at some time while the test runs.
 func (s *site) uplink() {
 	s.sh(`ip link add name up0 type veth peer name up1
+		sysctl -qw net.ipv6.conf.up0.disable_ipv6=1 net.ipv6.conf.up1.disable_ipv6=1
 		ip addr add 198.51.100.2/24 dev up0
 		ip link set up0 up
 		ip link set up1 up
