@@ -14,7 +14,7 @@ DEMO_NEEDS := ip:iproute2 nft:nftables ping:iputils-ping dnsmasq:dnsmasq-base
 E2E_NEEDS := containerd:containerd runc:runc podman:podman conmon:conmon
 TEST_NEEDS := $(DEMO_NEEDS) iptables:iptables conntrack:conntrack nsenter:util-linux sysctl:procps \
 	kea-dhcp4:kea-dhcp4-server kea-dhcp6:kea-dhcp6-server firewalld:firewalld dbus-daemon:dbus ethtool:ethtool \
-	ovs-vswitchd:openvswitch-switch iperf3:iperf3 strace:strace jq:jq systemd-analyze:systemd setpriv:util-linux bird:bird2 ipvsadm:ipvsadm $(CLUSTER_NEEDS) $(E2E_NEEDS)
+	ovs-vswitchd:openvswitch-switch iperf3:iperf3 strace:strace jq:jq systemd-analyze:systemd setpriv:util-linux bird:bird2 ipvsadm:ipvsadm zsh:zsh fish:fish $(CLUSTER_NEEDS) $(E2E_NEEDS)
 BENCH_NEEDS := $(DEMO_NEEDS) iptables:iptables nsenter:util-linux ovs-vswitchd:openvswitch-switch
 
 DOCKER_NEEDS := dockerd:docker.io containerd:containerd runc:runc docker-compose:docker-compose busybox:busybox-static curl:curl

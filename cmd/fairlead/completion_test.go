@@ -25,9 +25,6 @@ func TestCompletionRunsNoCommand(t *testing.T) {
 	for shell, complete := range shellScripts() {
 		t.Run(shell, func(t *testing.T) {
 			t.Parallel()
-			if _, err := exec.LookPath(shell); err != nil {
-				return // it is not installed
-			}
 			dir := t.TempDir()
 			code, script, errs := call(nil, "fairlead", "completion", shell)
 			if code != 0 || errs != "" {
