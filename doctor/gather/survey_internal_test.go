@@ -33,10 +33,12 @@ func TestSurveyOfOneContainer(t *testing.T) {
 		}
 		return s
 	}
-	if survey("4:1") != survey("4:1") {
-		t.Error("the namespace was read twice")
-	}
-	if survey("4:1") == survey("4:2") || survey("") == survey("") {
-		t.Error("another namespace has the same state")
+	for _, x := range []struct {
+		first, second string
+		shared        bool
+	}{{"4:1", "4:1", true}, {"4:1", "4:2", false}, {"", "", false}} {
+		if a, b := survey(x.first), survey(x.second); (a == b) != x.shared {
+			t.Errorf("the attachments of %q and %q: want a shared state: %v", x.first, x.second, x.shared)
+		}
 	}
 }
