@@ -108,7 +108,7 @@ func New(config *rest.Config, source string) (*Client, error) {
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"}) // for the errors
 	c := rest.CopyConfig(config)
 	c.QPS, c.Burst, c.UserAgent, c.Timeout = requestsPerSecond, requestsAtOnce, "fairlead", answerWithin
-	kube.LimitRetryAfter(c)
+	kube.LimitAnswers(c)
 	c.GroupVersion, c.NegotiatedSerializer = &schema.GroupVersion{}, serializer.NewCodecFactory(scheme).WithoutConversion()
 	client, err := rest.RESTClientFor(c)
 	if err != nil {

@@ -127,7 +127,7 @@ func (o Options) config() (*rest.Config, *runtime.Scheme, error) {
 	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
 	c := rest.CopyConfig(config)
 	c.QPS, c.Burst, c.UserAgent = requestsPerSecond, requestsAtOnce, "fairlead"
-	LimitRetryAfter(c)
+	LimitAnswers(c)
 	c.WarningHandler = rest.NoWarnings{} // they are about fields of others, and would be no lines of the agent's log
 	c.APIPath, c.GroupVersion = "/api", &corev1.SchemeGroupVersion
 	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
