@@ -388,7 +388,12 @@ func TestNeedsResync(t *testing.T) {
 		if got := kerneltest.Run(t, "ip", "link", "show", "vx"); !strings.Contains(got, mac) {
 			t.Errorf("%s: the device's address is not %s:\n%s", by, mac, got)
 		}
-		if noticed() {
+		contradicts := noticed()
+		if contradicts && strings.HasSuffix(by, "nud failed") { // the kernel drops failed entries at some time, and may report that after the repair
+			reconcileOnce(t, r, want)
+			contradicts = noticed()
+		}
+		if contradicts {
 			t.Errorf("%s: the repair itself looks like a contradiction: %s", by, last)
 		}
 	}
