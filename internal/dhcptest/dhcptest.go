@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
@@ -36,10 +35,12 @@ func New(t testing.TB, bridge string, addrs ...string) *Network {
 		n.Addr("add", a)
 	}
 	kerneltest.In(t, n.Servers, "ip", "link", "set", "eth0", "up")
-	// Kea requires a carrier, which a kernel worker detects up to a second later.
-	for !strings.Contains(kerneltest.In(t, n.Servers, "ip", "link", "show", "eth0"), "state UP") {
-		time.Sleep(10 * time.Millisecond)
-	}
+	// Kea requires a carrier, which a kernel worker detects up to a second later. The worker then enables the bridge's port.
+	kerneltest.Until(t, func() bool {
+		return strings.Contains(kerneltest.In(t, n.Servers, "ip", "link", "show", "eth0"), "state UP") &&
+			strings.Contains(kerneltest.Run(t, "ip", "link", "show", bridge), "state UP") &&
+			strings.Contains(kerneltest.Run(t, "bridge", "link", "show"), "state forwarding")
+	})
 	return n
 }
 
