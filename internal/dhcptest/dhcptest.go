@@ -39,7 +39,7 @@ func New(t testing.TB, bridge string, addrs ...string) *Network {
 	kerneltest.Until(t, func() bool {
 		return strings.Contains(kerneltest.In(t, n.Servers, "ip", "link", "show", "eth0"), "state UP") &&
 			strings.Contains(kerneltest.Run(t, "ip", "link", "show", bridge), "state UP") &&
-			strings.Contains(kerneltest.Run(t, "bridge", "link", "show"), "state forwarding")
+			strings.Contains(kerneltest.Run(t, "ip", "-details", "link", "show", "master", bridge), "bridge_slave state forwarding")
 	})
 	return n
 }
