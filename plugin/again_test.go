@@ -75,6 +75,30 @@ func TestAddAfterInterruptedList(t *testing.T) {
 	}
 }
 
+// TestAddDuringDel adds a container with a new namespace while a collector has the record of the old one. The ADD waits.
+func TestAddDuringDel(t *testing.T) {
+	t.Parallel()
+	b := newBridged(t)
+	b.add()
+	d := attach.Open(b.env.Root)
+	rec, err := d.Read(b.owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec.NetnsID += "0" // as if the namespace was gone
+	if err := d.Write(rec); err != nil {
+		t.Fatal(err)
+	}
+	rec.Unlock()
+	taken, err := d.Take(t.Context(), b.owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(50*time.Millisecond, taken.Unlock)
+	b.args.Netns = kerneltest.Netns(t)
+	b.add()
+}
+
 // TestCheckInOtherNamespace runs CHECK with a CNI_NETNS that is not the one in the result.
 func TestCheckInOtherNamespace(t *testing.T) {
 	t.Parallel()

@@ -18,11 +18,11 @@ import (
 //
 // A collector that removes a part of an interrupted ADD also locks the record, for a moment, and then it looks like an
 // ADD in progress. So removeEarlier waits for the lock. It gives the reservation back meanwhile: an ADD needs it to go
-// on.
+// on, and a DEL deletes it.
 func (j *job) removeEarlier(ctx context.Context) error {
-	for end := time.Now().Add(lockedWait); ; time.Sleep(lockedPoll) {
-		inProgress, err := j.tryRemoveEarlier(ctx)
-		if !inProgress || time.Now().After(end) || ctx.Err() != nil {
+	for began := time.Now(); ; time.Sleep(lockedPoll) {
+		wait, err := j.tryRemoveEarlier(ctx)
+		if time.Since(began) >= wait || ctx.Err() != nil {
 			return err
 		}
 		j.reservation.Free()
@@ -31,24 +31,25 @@ func (j *job) removeEarlier(ctx context.Context) error {
 }
 
 const (
-	lockedWait = 2 * time.Second
-	lockedPoll = 5 * time.Millisecond
+	addingWait   = 2 * time.Second  // for an ADD in progress
+	removingWait = 10 * time.Second // for a DEL or a repair
+	lockedPoll   = 5 * time.Millisecond
 )
 
-// tryRemoveEarlier is removeEarlier without waiting. inProgress reports that err is about an ADD in
-// progress, and that this session has added nothing yet.
-func (j *job) tryRemoveEarlier(ctx context.Context) (inProgress bool, err error) {
+// tryRemoveEarlier is removeEarlier without waiting. If err is about another operation in progress, and this session has
+// added nothing yet, wait is how long the caller should try again.
+func (j *job) tryRemoveEarlier(ctx context.Context) (wait time.Duration, err error) {
 	if !j.Chained {
 		switch err := j.reserveAttachment(j.att.Owner); {
 		case errors.Is(err, os.ErrExist):
-			return false, cni.Errorf(cni.CodeTryAgainLater, "%w", err)
+			return 0, cni.Errorf(cni.CodeTryAgainLater, "%w", err)
 		case err != nil:
-			return false, err
+			return 0, err
 		}
 	}
 	b, err := j.loadRecord(j.att.Owner)
 	if err != nil {
-		return false, nil // unreadable; cleanup goes on by names and owner tags
+		return 0, nil // unreadable; cleanup goes on by names and owner tags
 	}
 	rec := b.rec
 	i := rec.Last(j.Name)
@@ -57,33 +58,44 @@ func (j *job) tryRemoveEarlier(ctx context.Context) (inProgress bool, err error)
 	}
 	switch {
 	case b.fresh && len(j.jobs) == 0:
-		return false, nil
+		return 0, nil
 	case j.Chained && len(j.jobs) == 0 && isGone(rec):
 		// No plugin of ours was before this one, which would have replaced the record.
 	case j.Chained && (i < 0 || rec.Parts[i].Done):
-		return false, nil // the second plugin of its type in a list
+		return 0, nil // the second plugin of its type in a list
 	case j.IfName != "" && len(j.jobs) == 0 && i >= 0 && rec.HasNetns() && attached(rec):
 		rec.Parts = slices.Delete(rec.Parts, i, i+1) // an ADD for another interface repeats this one
 		b.base, b.dirty = b.base-1, true
 		j.reservation.Free() // it is for a new record
 		j.reservation, j.reservedFor = nil, kernel.Owner{}
-		return false, nil
+		return 0, nil
 	case !j.Chained && (len(j.jobs) > 0 || rec.HasNetns() && attached(rec)):
 		if j.createdByList() {
-			return false, cni.Errorf(cni.CodeInvalidNetworkConfig, "an earlier plugin of this list already creates %s: remove one of the two plugins from the list", rec.IfName)
+			return 0, cni.Errorf(cni.CodeInvalidNetworkConfig, "an earlier plugin of this list already creates %s: remove one of the two plugins from the list", rec.IfName)
 		}
-		return false, cni.Errorf(cni.CodeInvalidNetworkConfig, "container %s is already attached to network %s as %s, with %s: run DEL first",
+		return 0, cni.Errorf(cni.CodeInvalidNetworkConfig, "container %s is already attached to network %s as %s, with %s: run DEL first",
 			rec.ContainerID, rec.Network, rec.IfName, addresses(rec))
 	}
 	// While a plugin of a list works, the parts of the plugins before it are done.
 	if n := slices.IndexFunc(rec.Parts, attach.Part.Adding); n >= 0 {
-		return len(j.jobs) == 0, cni.Errorf(cni.CodeTryAgainLater, "another ADD of container %s to network %s as %s is in progress (process %d)",
+		return j.unlessAdded(addingWait), cni.Errorf(cni.CodeTryAgainLater, "another ADD of container %s to network %s as %s is in progress (process %d)",
 			rec.ContainerID, rec.Network, rec.IfName, rec.Parts[n].PID)
 	}
 	if err := j.undoEarlier(ctx, b, i); err != nil {
-		return false, fmt.Errorf("undo an earlier ADD of this attachment: %w", err)
+		if e, ok := errors.AsType[*cni.Error](err); ok && e.Code == cni.CodeTryAgainLater {
+			wait = j.unlessAdded(removingWait)
+		}
+		return wait, fmt.Errorf("undo an earlier ADD of this attachment: %w", err)
 	}
-	return false, nil
+	return 0, nil
+}
+
+// unlessAdded returns a time to wait if this session has added nothing yet.
+func (j *job) unlessAdded(wait time.Duration) time.Duration {
+	if len(j.jobs) > 0 {
+		return 0
+	}
+	return wait
 }
 
 // createdByList reports whether an earlier plugin of this ADD's list has created the interface.
