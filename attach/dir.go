@@ -253,6 +253,11 @@ func (d *Dir) Remove(o kernel.Owner) error {
 	return d.Drop(o)
 }
 
+// Collect is Remove for a collector: it keeps the reservation of an ADD in progress.
+func (d *Dir) Collect(o kernel.Owner) error {
+	return errors.Join(clearLock(d.file(o)+"~"), d.Drop(o))
+}
+
 // Drop deletes a record and keeps the reservation of an ADD in progress.
 func (d *Dir) Drop(o kernel.Owner) error {
 	err := os.Remove(d.file(o))

@@ -212,7 +212,7 @@ func cachedAs(o kernel.Owner) func(*libcni.NetworkAttachment) bool {
 // owner tags.
 func (c *collector) remove(ctx context.Context, g Attachment) {
 	if !c.DryRun {
-		if err := c.removeNow(plugin.Collecting(ctx), g); err != nil {
+		if err := c.removeNow(ctx, g); err != nil {
 			if e, ok := errors.AsType[*cni.Error](err); ok && e.Code == cni.CodeTryAgainLater {
 				c.out.Skipped = append(c.out.Skipped, g.describe()+": "+err.Error())
 				return
@@ -229,6 +229,7 @@ func (g Attachment) describe() string {
 }
 
 func (c *collector) removeNow(ctx context.Context, g Attachment) error {
+	collecting := plugin.Collecting(ctx)
 	_, err := c.dir.Read(g.owner)
 	if !g.hasRecord || errors.Is(err, os.ErrNotExist) {
 		g.reserved = true // only the reservation tells an ADD that is running from an attachment that is gone
@@ -240,6 +241,7 @@ func (c *collector) removeNow(ctx context.Context, g Attachment) error {
 			return err
 		}
 		defer reservation.Free()
+		collecting = plugin.CollectingReserved(ctx)
 	}
 	list, rt := c.configuration(g)
 	if list == nil {
@@ -249,7 +251,7 @@ func (c *collector) removeNow(ctx context.Context, g Attachment) error {
 		}
 		return err
 	}
-	err = c.Runtime.DelNetworkList(ctx, list, rt)
+	err = c.Runtime.DelNetworkList(collecting, list, rt)
 	if e, ok := errors.AsType[*cni.Error](err); ok && e.Code == cni.CodeTryAgainLater {
 		return err
 	}

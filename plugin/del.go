@@ -114,10 +114,14 @@ func (s *session) removeNoted(ctx context.Context) error {
 	if s.forGC {
 		return s.dir.ReplaceParts(past, s.reservation)
 	}
-	if past != nil && len(past.Parts) == 0 {
-		return s.dir.Remove(o)
+	remove := s.dir.Remove
+	if IsCollecting(ctx) {
+		remove = s.dir.Collect
 	}
-	return s.forget(o, names)
+	if past != nil && len(past.Parts) == 0 {
+		return remove(o)
+	}
+	return s.forget(o, names, remove)
 }
 
 // removeAll removes the objects, addresses and claims of plugins.
@@ -212,7 +216,7 @@ func (j *job) findObjects(ctx context.Context) error {
 			j.readErr = err
 		}
 		if j.forGC = false; IsCollecting(ctx) {
-			if err := j.takeInterrupted(); err != nil {
+			if err := j.keepADDAway(ctx); err != nil {
 				return err
 			}
 		}
@@ -273,11 +277,25 @@ func (j *job) unrecordedCommands() (list kernel.Objects) {
 	return list
 }
 
-// takeInterrupted takes the record of an interrupted ADD for a collector, so that no ADD of the attachment begins meanwhile.
-func (s *session) takeInterrupted() error {
-	if s.past == nil || s.past.IsHeld() {
+// keepADDAway takes what a collector needs so that no ADD of the attachment begins meanwhile: the record of an interrupted
+// ADD, or without a record the reservation. An ADD may begin after one plugin of the list has released the record.
+func (j *job) keepADDAway(ctx context.Context) error {
+	switch {
+	case j.past != nil && j.past.IsHeld():
+		return nil
+	case j.past != nil:
+		return j.takeInterrupted()
+	case ctx.Value(collectingKey{}) == reserved:
 		return nil
 	}
+	err := j.reserveNow(j.att.Owner)
+	if errors.Is(err, os.ErrExist) {
+		return cni.Errorf(cni.CodeTryAgainLater, "%w", err)
+	}
+	return err
+}
+
+func (s *session) takeInterrupted() error {
 	rec, place, err := s.dir.TakeForGC(s.past)
 	if errors.Is(err, os.ErrNotExist) {
 		return errAddedAgain(s.past)
@@ -324,10 +342,21 @@ func (j *job) openHost() (*kernel.Engine, error) {
 // collectingKey is the context key for IsCollecting.
 type collectingKey struct{}
 
+// The values of collectingKey.
+const (
+	unreserved = "unreserved"
+	reserved   = "reserved" // the collector has the attachment's reservation
+)
+
 // Collecting makes DELs skip an attachment that is alive or being added: the runtime may have added it again between
-// the collector's listing and its DEL.
+// the collector's listing and its DEL. A collector that has the attachment's reservation calls CollectingReserved instead.
 func Collecting(ctx context.Context) context.Context {
-	return context.WithValue(ctx, collectingKey{}, true)
+	return context.WithValue(ctx, collectingKey{}, unreserved)
+}
+
+// CollectingReserved is Collecting for a collector that has the attachment's reservation.
+func CollectingReserved(ctx context.Context) context.Context {
+	return context.WithValue(ctx, collectingKey{}, reserved)
 }
 
 // IsCollecting reports whether a collector runs this DEL; see Collecting.

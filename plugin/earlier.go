@@ -202,11 +202,11 @@ func (j *job) release(ctx context.Context) error {
 	return j.dir.Unclaim(ctx, j.att.Owner, append(c.Claims(), j.ports...))
 }
 
-// forget drops the newest part of each plugin, and the record with its last part.
-func (s *session) forget(o kernel.Owner, plugins []string) error {
+// forget drops the newest part of each plugin, and removes the record with its last part.
+func (s *session) forget(o kernel.Owner, plugins []string, remove func(kernel.Owner) error) error {
 	rec, err := s.dir.Read(o)
 	if errors.Is(err, os.ErrNotExist) {
-		return s.dir.Remove(o)
+		return remove(o)
 	}
 	if err != nil {
 		return err
@@ -217,7 +217,7 @@ func (s *session) forget(o kernel.Owner, plugins []string) error {
 		}
 	}
 	if len(rec.Parts) == 0 {
-		return s.dir.Remove(o)
+		return remove(o)
 	}
 	defer rec.Unlock()
 	return s.dir.Write(rec)

@@ -110,6 +110,17 @@ func (s *session) reserveAttachment(o kernel.Owner) (err error) {
 	return err
 }
 
+// reserveNow is reserveAttachment without waiting.
+func (s *session) reserveNow(o kernel.Owner) (err error) {
+	if s.reservation != nil && s.reservedFor == o && s.reservation.IsCurrent() {
+		return nil
+	}
+	s.reservation.Free()
+	s.reservedFor = o
+	s.reservation, err = s.dir.Reserve(o)
+	return err
+}
+
 func errAddInProgress(o kernel.Owner) error {
 	return cni.Errorf(cni.CodeTryAgainLater, "another ADD of container %s to network %s as %s is in progress", o.ContainerID, o.Network, o.IfName)
 }

@@ -177,6 +177,41 @@ func TestAddDuringCollection(t *testing.T) {
 	}
 }
 
+// TestAddBetweenPluginsOfCollection checks that a collector removes nothing of an ADD that began after one plugin of the list
+// released the record, and that no ADD begins while the next plugin works without a record.
+func TestAddBetweenPluginsOfCollection(t *testing.T) {
+	t.Parallel()
+	owner := kernel.Owner{Network: "n", ContainerID: "c", IfName: "eth0"}
+	root := t.TempDir()
+	dir := attach.Open(root)
+	ctx := Collecting(t.Context())
+	s := newSession(ctx, root)
+	defer s.close()
+	must(t, s.begin("", false))
+	j := &job{runner: &runner{Plugin: Plugin{Name: "bridge"}}, session: s, att: &Attachment{Owner: owner}}
+
+	create(t, dir, owner, "/nowhere", attach.Part{Plugin: "bridge", Done: true})
+	must(t, j.findObjects(ctx))
+	j.takePart()
+	place, err := dir.Reserve(owner) // the ADD waits for the record
+	must(t, err)
+	s.removals = []*job{j}
+	must(t, s.removeNoted(ctx))
+	if !place.IsCurrent() {
+		t.Error("the collector deleted the reservation of an ADD")
+	}
+	if err := j.keepADDAway(ctx); err == nil || !strings.Contains(err.Error(), "is in progress") {
+		t.Errorf("the next plugin during an ADD: %v", err)
+	}
+	must(t, j.keepADDAway(CollectingReserved(ctx))) // the reservation is the collector's own
+	place.Free()
+
+	must(t, j.keepADDAway(ctx))
+	if _, err := dir.Reserve(owner); !errors.Is(err, os.ErrExist) {
+		t.Errorf("an ADD during the collection: %v", err)
+	}
+}
+
 // TestWriteAfterDEL checks that an ADD which a DEL has ended does not replace the record of the next ADD: the first plugin of
 // a list, and a chained one in a process of its own.
 func TestWriteAfterDEL(t *testing.T) {
