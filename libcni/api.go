@@ -70,7 +70,12 @@ type GCArgs struct {
 	// Listed is the time at which the caller began to collect the valid attachments. GC keeps attachments that were added
 	// later. The zero time means the time of the call.
 	Listed time.Time
+	// Lock, if set, keeps other processes from adding or deleting an attachment until unlock. GC calls it before the DEL of
+	// a cached attachment that is not valid: another process may be adding the container again.
+	Lock lockFunc
 }
+
+type lockFunc = func(context.Context, cni.Attachment) (unlock func(), err error)
 
 // CNI has the operations of a runtime.
 type CNI interface {

@@ -230,3 +230,7 @@ func (c *CNIConfig) dir(rt *RuntimeConf) string {
 func (c *CNIConfig) file(n network, rt *RuntimeConf) string {
 	return filepath.Join(c.dir(rt), "results", n.name+"-"+rt.ContainerID+"-"+rt.IfName)
 }
+
+func (c *CNIConfig) fileOf(a *NetworkAttachment) string {
+	return c.file(network{name: a.Network}, &RuntimeConf{ContainerID: a.ContainerID, IfName: a.IfName})
+}

@@ -5,9 +5,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/invoke"
 	"github.com/fairlead/fairlead/libcni"
 )
@@ -43,5 +45,42 @@ func TestGCPluginsShareStart(t *testing.T) {
 	want := strconv.FormatInt(listed.UnixNano(), 10)
 	if !slices.Equal(exec.times, []string{want, want}) {
 		t.Errorf("times %q, want %q twice", exec.times, want)
+	}
+}
+
+// TestGCLocksStale checks that GC leaves an attachment alone that another process adds again, or deletes, before GC has
+// its lock.
+func TestGCLocksStale(t *testing.T) {
+	t.Parallel()
+	e := &waitingExec{}
+	dir := t.TempDir()
+	ours, other := libcni.NewCNIConfigWithCacheDir(nil, dir, e), libcni.NewCNIConfigWithCacheDir(nil, dir, &waitingExec{})
+	list := mustList(t, `{"cniVersion":"1.1.0","name":"net","plugins":[{"type":"first"}]}`)
+	for _, id := range []string{"stale", "added", "deleted"} {
+		if _, err := other.AddNetworkList(t.Context(), list, runtimeConf(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var locked, unlocked atomic.Int32
+	lock := func(ctx context.Context, a cni.Attachment) (func(), error) {
+		locked.Add(1)
+		var err error
+		switch a.ContainerID {
+		case "added":
+			_, err = other.AddNetworkList(ctx, list, runtimeConf("added"))
+		case "deleted":
+			err = other.DelNetworkList(ctx, list, runtimeConf("deleted"))
+		}
+		return func() { unlocked.Add(1) }, err
+	}
+	if err := ours.GCNetworkList(t.Context(), list, &libcni.GCArgs{Lock: lock}); err != nil {
+		t.Fatal(err)
+	}
+	left, err := ours.GetCachedAttachments("")
+	if err != nil || len(left) != 1 || left[0].ContainerID != "added" {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	if e.dels != 1 || locked.Load() != 3 || unlocked.Load() != 3 {
+		t.Errorf("%d DELs, %d locks, %d unlocked", e.dels, locked.Load(), unlocked.Load())
 	}
 }

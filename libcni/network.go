@@ -22,29 +22,28 @@ func (c *CNIConfig) GCNetworkList(ctx context.Context, list *NetworkConfigList, 
 	if list.DisableGC {
 		return nil
 	}
-	began := time.Now()
 	defer c.adding.watch()()
-	var valid []cni.Attachment
+	now := GCArgs{Listed: time.Now()}
 	if args != nil {
-		valid = args.ValidAttachments
-		if !args.Listed.IsZero() && args.Listed.Before(began) {
-			began = args.Listed
+		began := now.Listed
+		if now = *args; now.Listed.IsZero() || now.Listed.After(began) {
+			now.Listed = began
 		}
 	}
-	errs := []error{c.delStale(ctx, list, valid, began)}
+	errs := []error{c.delStale(ctx, list, now)}
 	if !cni.AtLeast(list.CNIVersion, "1.1.0") {
 		return errors.Join(errs...)
 	}
 	for _, p := range list.Plugins {
-		if err := c.gcOne(ctx, list, p, valid, began); err != nil {
+		if err := c.gcOne(ctx, list, p, now); err != nil {
 			errs = append(errs, pluginError(list.network(), p, "gc", err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (c *CNIConfig) gcOne(ctx context.Context, list *NetworkConfigList, p *NetworkConfig, valid []cni.Attachment, began time.Time) error {
-	kept, err := c.kept(list.Name, valid, began)
+func (c *CNIConfig) gcOne(ctx context.Context, list *NetworkConfigList, p *NetworkConfig, args GCArgs) error {
+	kept, err := c.kept(list.Name, args.ValidAttachments, args.Listed)
 	if err != nil {
 		return err
 	}
@@ -54,7 +53,7 @@ func (c *CNIConfig) gcOne(ctx context.Context, list *NetworkConfigList, p *Netwo
 	}
 	// An early text of the specification had the second key by mistake, and plugins read it.
 	keys := map[string]json.RawMessage{"cni.dev/valid-attachments": raw, "cni.dev/attachments": raw}
-	return c.runOne(ctx, list.network(), p, gcArgs{c.args("GC", &RuntimeConf{}), began}, keys)
+	return c.runOne(ctx, list.network(), p, gcArgs{c.args("GC", &RuntimeConf{}), args.Listed}, keys)
 }
 
 // gcArgs tell our plugins when the GC began. An attachment may be added before the last plugin of the list starts.

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/fairlead/fairlead/cni"
 )
@@ -19,9 +18,15 @@ import (
 const parallelDels = 8
 
 // delStale runs DEL for the cached attachments of a network that GC must not keep.
-func (c *CNIConfig) delStale(ctx context.Context, list *NetworkConfigList, valid []cni.Attachment, began time.Time) error {
+func (c *CNIConfig) delStale(ctx context.Context, list *NetworkConfigList, args GCArgs) error {
 	attachments, err := c.GetCachedAttachments("")
-	kept, failed := c.kept(list.Name, valid, began) // after reading the cache, so that an ADD that ended in between is known
+	files := map[*NetworkAttachment]os.FileInfo{}
+	for _, a := range attachments {
+		if a.Network == list.Name {
+			files[a], _ = os.Stat(c.fileOf(a))
+		}
+	}
+	kept, failed := c.kept(list.Name, args.ValidAttachments, args.Listed) // after reading the cache, so that an ADD that ended in between is known
 	if failed != nil {
 		return failed
 	}
@@ -34,7 +39,7 @@ func (c *CNIConfig) delStale(ctx context.Context, list *NetworkConfigList, valid
 		if ctx.Err() != nil {
 			return false
 		}
-		errs[i] = c.delStaleOne(ctx, list, stale[i])
+		errs[i] = c.delStaleOne(ctx, list, args.Lock, stale[i], files[stale[i]])
 		return true
 	})
 	if done < len(stale) {
@@ -43,17 +48,30 @@ func (c *CNIConfig) delStale(ctx context.Context, list *NetworkConfigList, valid
 	return errors.Join(append([]error{err}, errs...)...)
 }
 
-func (c *CNIConfig) delStaleOne(ctx context.Context, list *NetworkConfigList, a *NetworkAttachment) error {
+func (c *CNIConfig) delStaleOne(ctx context.Context, list *NetworkConfigList, lock lockFunc, a *NetworkAttachment, before os.FileInfo) (err error) {
 	rt := &RuntimeConf{ContainerID: a.ContainerID, NetNS: a.NetNS, IfName: a.IfName, Args: a.CniArgs, CapabilityArgs: a.CapabilityArgs}
 	end, ok := c.adding.collect(list.network().attached(rt))
 	if !ok {
 		return nil // the caller is working on it
 	}
 	defer end()
-	if err := c.del(ctx, list.network(), list.Plugins, rt); err != nil {
-		return fmt.Errorf("delete stale attachment of container %s, interface %s: %w", a.ContainerID, a.IfName, err)
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("delete stale attachment of container %s, interface %s: %w", a.ContainerID, a.IfName, err)
+		}
+	}()
+	if lock != nil {
+		unlock, err := lock(ctx, cni.Attachment{ContainerID: a.ContainerID, IfName: a.IfName})
+		if err != nil {
+			return err
+		}
+		defer unlock()
 	}
-	return nil
+	now, err := os.Stat(c.fileOf(a))
+	if err != nil || before == nil || !os.SameFile(before, now) || !before.ModTime().Equal(now.ModTime()) {
+		return nil // another process has deleted it, or added it again
+	}
+	return c.del(ctx, list.network(), list.Plugins, rt)
 }
 
 // inThisNetns calls do for 0 to n-1, several at once, until one returns false. It returns how many returned true. All calls

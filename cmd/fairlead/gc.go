@@ -13,6 +13,7 @@ import (
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/gc"
 	"github.com/fairlead/fairlead/internal/netnspath"
+	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/libcni"
 )
 
@@ -107,10 +108,15 @@ func (g *gcRun) one(s *session, ctx context.Context) error {
 	if g.dry {
 		return s.previewGC(append(living, dead...), valid)
 	}
-	if err := s.cni.GCNetworkList(ctx, s.list, &libcni.GCArgs{ValidAttachments: valid, Listed: began}); err != nil {
+	if err := s.cni.GCNetworkList(ctx, s.list, &libcni.GCArgs{ValidAttachments: valid, Listed: began, Lock: s.lockStale}); err != nil {
 		return err
 	}
 	return s.done("gc", fmt.Sprintf("kept %s and removed the rest", count(len(valid), "attachment")), began)
+}
+
+// lockStale waits for the commands of an attachment that gc found stale.
+func (s *session) lockStale(ctx context.Context, at cni.Attachment) (unlock func(), err error) {
+	return s.records().LockList(ctx, kernel.Owner{Network: s.list.Name, ContainerID: at.ContainerID, IfName: at.IfName})
 }
 
 // previewGC prints the attachments of a network that gc would remove.
