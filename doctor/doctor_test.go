@@ -205,3 +205,44 @@ func TestHostRouteOfInternalNetwork(t *testing.T) {
 		t.Errorf("an internal network: %+v", out)
 	}
 }
+
+// TestNetworksWithOneSubnet checks two networks that assign the same address: on one bridge, in different VLANs of it, and
+// on two bridges. There, the fix must not delete the route that the other network needs.
+func TestNetworksWithOneSubnet(t *testing.T) {
+	t.Parallel()
+	second := func() (*Facts, *Attachment, *Attachment) {
+		f, a := healthy()
+		b := *a
+		b.Network, b.Container, b.Netns, b.HostEnd, b.Ports = "m", "db", "/run/netns/db", "veth2", nil
+		a.Bridge, b.Bridge = "cni0", "cni0"
+		f.Host.Links = append(f.Host.Links, &kernel.LinkInfo{Index: 5, Name: "veth2", Kind: "veth", MTU: 1500, Up: true, Carrier: true, Master: 3})
+		f.Attachments = append(f.Attachments, &b)
+		return f, a, &b
+	}
+	f, a, b := second()
+	want := "give the networks m and n different subnets or ranges, and attach one of them again"
+	for _, x := range f.Attachments {
+		if out := duplicates(f, x); len(out) != 1 || out[0].Name != "address-duplicate" || out[0].Fix != want {
+			t.Errorf("%s: %+v", x.Network, out)
+		}
+	}
+	b.Network = a.Network
+	if out := duplicates(f, a); len(out) != 1 || !strings.HasPrefix(out[0].Fix, "give the containers db and web different addresses") {
+		t.Errorf("one network: %+v", out)
+	}
+	b.Objects = kernel.Objects{&kernel.PortVLAN{Link: "veth2", First: 7, Last: 7, PVID: true}}
+	if out := duplicates(f, a); len(out) > 0 {
+		t.Errorf("another VLAN: %+v", out)
+	}
+
+	f, a, b = second()
+	f.Host.Links = append(f.Host.Links, &kernel.LinkInfo{Index: 6, Name: "cni1", Kind: "bridge", MTU: 1500, Up: true, Carrier: true})
+	f.Host.Link("veth2").Master, b.Bridge = 6, "cni1"
+	f.Host.Routes = append(f.Host.Routes, kernel.RouteInfo{Dst: netip.MustParsePrefix("10.1.0.0/24"), Index: 3, Table: 254, Type: unicastType})
+	if out := hostRoute(f, b); len(out) != 1 || out[0].Fix != "give the networks m and n different subnets or ranges" {
+		t.Errorf("on another bridge: %+v", out)
+	}
+	if out := hostRoute(f, a); len(out) > 0 {
+		t.Errorf("on the bridge with the route: %+v", out)
+	}
+}

@@ -78,6 +78,11 @@ func (f *Facts) straying(a *Attachment, p Path, other *kernel.LinkInfo) string {
 	if best.Bits() == 0 {
 		return a.repair()
 	}
+	for _, b := range f.Attachments {
+		if l := b.arrives(f); l != nil && l.Index == other.Index && b.Network != a.Network {
+			return separate(a, b) // the other network needs the route
+		}
+	}
 	return "ip" + six(p.From) + " route del " + best.String() + " dev " + other.Name
 }
 

@@ -94,7 +94,14 @@ func duplicates(f *Facts, a *Attachment) (out []Finding) {
 
 func (a *Attachment) twins(f *Facts, addr netip.Addr) (out []Finding) {
 	for _, b := range f.Attachments {
-		if b == a || b.Inside == nil || b.Bridge != a.Bridge || a.Bridge == "" || b.Netns == a.Netns || b.mine(addr) {
+		if b == a || b.Inside == nil || b.Bridge != a.Bridge || a.Bridge == "" || b.Netns == a.Netns {
+			continue
+		}
+		if b.mine(addr) {
+			if b.vlans() == a.vlans() {
+				out = append(out, Finding{Name: "address-duplicate", Problem: fmt.Sprintf("container %s of network %s on the same bridge also has %s", b.Container, b.Network, addr),
+					Effect: "packets to the address reach one container or the other", Fix: separate(a, b) + ", and attach one of them again"})
+			}
 			continue
 		}
 		for _, h := range b.Inside.Addrs {
@@ -106,6 +113,25 @@ func (a *Attachment) twins(f *Facts, addr netip.Addr) (out []Finding) {
 		}
 	}
 	return out
+}
+
+// separate says what to do about two attachments that were assigned the same addresses.
+func separate(a, b *Attachment) string {
+	if a.Network == b.Network {
+		return fmt.Sprintf("give the containers %s and %s different addresses", min(a.Container, b.Container), max(a.Container, b.Container))
+	}
+	return fmt.Sprintf("give the networks %s and %s different subnets or ranges", min(a.Network, b.Network), max(a.Network, b.Network))
+}
+
+// vlans describes the VLANs of the host end. Bridge ports in different VLANs do not see each other's addresses.
+func (a *Attachment) vlans() string {
+	var out []string
+	for _, v := range kernel.Of[*kernel.PortVLAN](a.Objects) {
+		if v.PVID {
+			out = append(out, fmt.Sprint(v.First))
+		}
+	}
+	return strings.Join(out, ",")
 }
 
 func (a *Attachment) mine(addr netip.Addr) bool {
