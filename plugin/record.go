@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"context"
 	"errors"
 	"os"
 	"slices"
@@ -64,10 +65,7 @@ func (s *session) write() error {
 	b := s.rec
 	rec := b.rec
 	rec.Parts = rec.Parts[:b.base]
-	for _, j := range s.jobs {
-		if j.Chained && len(j.objects) == 0 {
-			continue // no objects, so nothing to record
-		}
+	for _, j := range s.recorded() {
 		b.dirty = b.dirty || !j.written
 		j.written = true
 		rec.Parts = append(rec.Parts, j.part())
@@ -83,6 +81,31 @@ func (s *session) write() error {
 		b.fresh, b.dirty, b.stored = false, false, true
 	}
 	return err
+}
+
+// recorded returns the plugins that have a part in the record.
+func (s *session) recorded() []*job {
+	return slices.DeleteFunc(slices.Clone(s.jobs), func(j *job) bool {
+		return j.Chained && len(j.objects) == 0 // no objects, so nothing to record
+	})
+}
+
+// Record returns an attachment's record, or os.ErrNotExist. The plugins of a list in one process write theirs at its end.
+// Until then, Record returns what they will write.
+func Record(ctx context.Context, o kernel.Owner) (*attach.Record, error) {
+	s, _ := ctx.Value(sessionKey{}).(*session)
+	if s == nil || s.rec == nil || s.rec.rec.Owner() != o {
+		return attach.Open("").Read(o)
+	}
+	rec := *s.rec.rec
+	rec.Parts = slices.Clone(rec.Parts[:s.rec.base])
+	for _, j := range s.recorded() {
+		rec.Parts = append(rec.Parts, j.part())
+	}
+	if len(rec.Parts) == 0 {
+		return nil, os.ErrNotExist
+	}
+	return &rec, nil
 }
 
 func (s *session) store(b *openRecord) error {

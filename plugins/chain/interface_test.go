@@ -43,7 +43,7 @@ func TestUnknownInterface(t *testing.T) {
 		}
 	}
 	for _, index := range []string{"-1", "1", "99"} { // policy applies to it
-		c, err := readPolicy(&skel.CmdArgs{StdinData: []byte(head + `"type": "fairlead-policy", "prevResult": {"interfaces": [{"name": "veth1"}],
+		c, err := readPolicy(t.Context(), &skel.CmdArgs{StdinData: []byte(head + `"type": "fairlead-policy", "prevResult": {"interfaces": [{"name": "veth1"}],
 			"ips": [{"address": "10.0.0.1/24", "interface": ` + index + `}]}}`)}, true)
 		if err != nil || !c.applies() {
 			t.Errorf("interface %s: policy does not apply: %v", index, err)
@@ -109,7 +109,7 @@ func TestPolicyAddresses(t *testing.T) {
 		{"foreign", pair, "", "[10.1.0.2]"},
 		{"foreign", alone, "another project's plugin", "[10.1.0.2]"}, // both ends are in the container
 	} {
-		p, err := readPolicy(&skel.CmdArgs{ContainerID: c.id, IfName: "eth0", Netns: c.netns, StdinData: []byte(`{"cniVersion": "1.0.0", "name": "n", "type": "fairlead-policy", "prevResult": {"cniVersion": "1.0.0",
+		p, err := readPolicy(t.Context(), &skel.CmdArgs{ContainerID: c.id, IfName: "eth0", Netns: c.netns, StdinData: []byte(`{"cniVersion": "1.0.0", "name": "n", "type": "fairlead-policy", "prevResult": {"cniVersion": "1.0.0",
 			"interfaces": [{"name": "eth0", "mac": "02:00:00:00:00:01", "sandbox": "` + c.netns + `"}], "ips": [{"address": "10.1.0.2/24", "interface": 0}]}}`)}, true)
 		if err != nil || p.endpoint.Direct != c.direct || fmt.Sprint(p.endpoint.Addresses) != c.addresses {
 			t.Errorf("%+v: %+v, %v", c, p, err)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/podstate"
-	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/wire"
 	"github.com/fairlead/fairlead/internal/bootid"
@@ -50,7 +49,7 @@ func policyOf(args *skel.CmdArgs) *policyConf {
 }
 
 // readPolicy reads the configuration. GC needs no prevResult.
-func readPolicy(args *skel.CmdArgs, needsPrev bool) (*policyConf, error) {
+func readPolicy(ctx context.Context, args *skel.CmdArgs, needsPrev bool) (*policyConf, error) {
 	c := policyOf(args)
 	if err := cni.Decode(args.StdinData, c); err != nil {
 		return nil, err
@@ -74,7 +73,7 @@ func readPolicy(args *skel.CmdArgs, needsPrev bool) (*policyConf, error) {
 	c.endpoint.Name, _ = pod.Get("K8S_POD_NAME")
 	c.endpoint.UID, _ = pod.Get("K8S_POD_UID")
 	c.endpoint.Addresses = containerAddrs(c.prev)
-	if err := c.readRecord(args.Netns); err != nil {
+	if err := c.readRecord(ctx, args.Netns); err != nil {
 		return nil, err
 	}
 	c.endpoint.Labels, err = c.labels(pod)
@@ -87,13 +86,13 @@ func forwarded() []string { return []string{"bridge", "ptp"} }
 // readRecord reads from the attachment's record where its packets are forwarded: in the host's namespace or in that of an
 // isolated network, and by routes or on a bridge. A container also reaches its node, and others on its bridge, by its
 // link-local address.
-func (c *policyConf) readRecord(netnsPath string) error {
+func (c *policyConf) readRecord(ctx context.Context, netnsPath string) error {
 	if !c.applies() {
 		c.endpoint.Direct = "a plugin without addresses" // in one process, the attachment may have no record yet
 		return nil
 	}
 	o := kernel.Owner{Network: c.Name, ContainerID: c.endpoint.ContainerID, IfName: c.endpoint.IfName}
-	r, err := attach.Open("").Read(o)
+	r, err := plugin.Record(ctx, o)
 	if errors.Is(err, fs.ErrNotExist) { // another project's plugin attached the container
 		if isDirect(netnsPath, c.endpoint.IfName) {
 			c.endpoint.Direct = "another project's plugin"
@@ -148,7 +147,7 @@ func containerAddrs(r *cni.Result) (out []netip.Addr) {
 }
 
 func policyAdd(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error) {
-	c, err := readPolicy(args, true)
+	c, err := readPolicy(ctx, args, true)
 	if err != nil {
 		return nil, err
 	}
@@ -190,8 +189,8 @@ func (c *policyConf) call(ctx context.Context) error {
 }
 
 // policyCheck reports an endpoint that the agent cannot know, or knows with other addresses.
-func policyCheck(_ context.Context, args *skel.CmdArgs) error {
-	c, err := readPolicy(args, true)
+func policyCheck(ctx context.Context, args *skel.CmdArgs) error {
+	c, err := readPolicy(ctx, args, true)
 	if err != nil || !c.applies() {
 		return err
 	}
@@ -233,7 +232,7 @@ func (c *policyConf) isValid(k podstate.Key) bool {
 // policyGC removes this network's endpoints that are not valid, unless they were added after the collection began.
 func policyGC(ctx context.Context, args *skel.CmdArgs) error {
 	ctx, start := plugin.GCStart(ctx)
-	c, err := readPolicy(args, false)
+	c, err := readPolicy(ctx, args, false)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ func TestLabels(t *testing.T) {
 			map[string]string{"app": "web", "b": "c", "d": "e"}},
 		{`, "labels": null, "args": null, "runtimeConfig": null`, ``, map[string]string{}},
 	} {
-		got, err := readPolicy(&skel.CmdArgs{Args: c.args, StdinData: []byte(head + c.conf + "}")}, true)
+		got, err := readPolicy(t.Context(), &skel.CmdArgs{Args: c.args, StdinData: []byte(head + c.conf + "}")}, true)
 		if err != nil || !maps.Equal(got.endpoint.Labels, c.want) {
 			t.Errorf("%s %s: %v, %+v", c.conf, c.args, err, got)
 		}
@@ -30,7 +30,7 @@ func TestLabels(t *testing.T) {
 		{`, "labels": {"": "x"}`}, {`, "labels": {"a": "x y"}`}, {`, "labels": {"/a": "x"}`}, {`, "labels": {"a/": "x"}`}, {`, "labels": {"-a": "x"}`},
 		{`, "labels": []`}, {``, `LABELS=app`}, {`, "runtimeConfig": {"io.kubernetes.cri.pod-annotations": {"fairlead.io/labels": "app:x"}}`},
 	} {
-		if got, err := readPolicy(&skel.CmdArgs{Args: c[1], StdinData: []byte(head + c[0] + "}")}, true); err == nil {
+		if got, err := readPolicy(t.Context(), &skel.CmdArgs{Args: c[1], StdinData: []byte(head + c[0] + "}")}, true); err == nil {
 			t.Errorf("%v: %+v", c, got.endpoint.Labels)
 		}
 	}
