@@ -131,6 +131,9 @@ func TestAnnotate(t *testing.T) {
 		{Name: "b", Namespace: "shop", IPs: []string{"10.0.0.10"}, Aliases: []string{"www", "api"}},
 		{Name: "c", IfName: "back0", MAC: "02:00:00:00:00:05"},
 	}
+	for i := range want {
+		want[i].Labels = "app=web"
+	}
 	if !reflect.DeepEqual(p.Networks, want) {
 		t.Errorf("got\n%+v, want\n%+v", p.Networks, want)
 	}

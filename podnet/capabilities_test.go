@@ -1,6 +1,7 @@
 package podnet_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -95,6 +96,26 @@ func TestUnsupported(t *testing.T) {
 }
 
 // TestDefaultRoute checks that the pod's default route is through the network that it requests.
+// TestLabelsReachPlugins checks that the annotation with the pod's labels reaches the plugins of all its networks that
+// declare the capability. Network policy did not select such a pod without a word.
+func TestLabelsReachPlugins(t *testing.T) {
+	t.Parallel()
+	p := podnet.Pod{ID: "web", Networks: []podnet.Network{{Name: "a"}, {Name: "b"}}}
+	if err := p.Annotate(map[string]string{"fairlead.io/labels": "app=web,tier=front"}); err != nil {
+		t.Fatal(err)
+	}
+	const capability = "io.kubernetes.cri.pod-annotations"
+	for _, n := range p.Networks {
+		args, err := n.CapabilityArgs(n.Name, []string{capability})
+		if text, _ := json.Marshal(args); err != nil || string(text) != `{"`+capability+`":{"fairlead.io/labels":"app=web,tier=front"}}` {
+			t.Errorf("network %s: %s, %v", n.Name, text, err)
+		}
+		if args, err := n.CapabilityArgs(n.Name, nil); err != nil || len(args) > 0 {
+			t.Errorf("without the capability: %v, %v", args, err)
+		}
+	}
+}
+
 func TestDefaultRoute(t *testing.T) {
 	both(t, func(t *testing.T, exec func(*podnet.Options)) {
 		n := newNode(t, exec)

@@ -30,7 +30,7 @@ func own() map[string]func(n *Network, value string) error {
 	return map[string]func(*Network, string) error{
 		"default-network":   nil,
 		"networks":          nil,
-		"labels":            nil, // fairlead-policy reads them
+		"labels":            nil,
 		"ips":               func(n *Network, v string) error { n.IPs = words(v); return nil },
 		"mac":               func(n *Network, v string) error { n.MAC = v; return nil },
 		"ports":             (*Network).setPorts,
@@ -144,6 +144,10 @@ func (p *Pod) annotateOwn(a map[string]string) error {
 		switch {
 		case !ok || named && set == nil:
 			errs = append(errs, annotation(key, fmt.Errorf("there is no such key: want one of %s", strings.Join(sortedKeys(known), ", "))))
+		case what == "labels": // fairlead-policy reads them, on any of the networks
+			for i := range p.Networks {
+				p.Networks[i].Labels = a[key]
+			}
 		case set == nil:
 		default:
 			errs = append(errs, annotation(key, p.setOwn(ifName, named, a[key], set)))

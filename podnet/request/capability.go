@@ -49,6 +49,7 @@ func (n *Network) asks() (out []asked) {
 	put("deviceID", n.DeviceID, n.DeviceID != "", false)
 	put("dns", n.dns(), n.DNS != nil && !n.DNS.IsZero(), true)
 	put("aliases", n.Aliases, len(n.Aliases) > 0, true)
+	put("io.kubernetes.cri.pod-annotations", map[string]string{Prefix + "labels": n.Labels}, n.Labels != "", true)
 	put("cgroupPath", n.CgroupPath, n.CgroupPath != "", true)
 	return out
 }

@@ -45,6 +45,7 @@ type Network struct {
 	MAC            string        `json:"mac,omitempty"`
 	DNS            *cni.DNS      `json:"dns,omitempty"`
 	Aliases        []string      `json:"aliases,omitempty"` // additional names of the pod on the network
+	Labels         string        `json:"labels,omitempty"`  // of the pod, for fairlead-policy: KEY=VALUE, with commas
 	CgroupPath     string        `json:"cgroupPath,omitempty"`
 	InfinibandGUID string        `json:"infinibandGUID,omitempty"`
 	DeviceID       string        `json:"deviceID,omitempty"` // for example a PCI address
