@@ -46,6 +46,9 @@ func (i *IFB) ensure(e *Engine) error {
 		create.Uint32(unix.IFLA_MTU, uint32(i.MTU))
 	}
 	create.Nest(unix.IFLA_LINKINFO, func(n *netlink.Buffer) { n.String(unix.IFLA_INFO_KIND, "ifb") })
+	if err := e.leaveOthersLink(i.Name, i.OwnerTag); err != nil {
+		return err
+	}
 	err := e.send(i, Host, netlink.Request{Type: unix.RTM_NEWLINK, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL | unix.NLM_F_ECHO, Body: create}, func(r netlink.Response) error {
 		return i.created(e, r)
 	})

@@ -90,6 +90,9 @@ func (v *Veth) ensure(e *Engine) error {
 			return err
 		}
 	}
+	if err := e.leaveOthersLink(v.Name, v.OwnerTag); err != nil {
+		return err
+	}
 	birth, err := v.createMessage(e)
 	if err != nil {
 		return err
@@ -296,6 +299,19 @@ func likeReference(l *LinkInfo) bool {
 // may have replaced the tag: then the link is one that Fairlead created, and that no other owner has.
 func ownedBy(l *LinkInfo, tag string) bool {
 	return l.Alias == tag || l.Group == LinkGroup && !strings.HasPrefix(l.Alias, TagPrefix)
+}
+
+// leaveOthersLink returns an error if a link of another owner has a name on the host, also as an alternative name. The
+// request that tags a new link follows its creation in one write, and would tag that link.
+func (e *Engine) leaveOthersLink(name, tag string) error {
+	l, err := e.Link(Host, name)
+	if errors.Is(err, os.ErrNotExist) || err == nil && ownedBy(l, tag) {
+		return nil
+	}
+	if err == nil {
+		err = fmt.Errorf("the host has a link %s that Fairlead did not create for this attachment: rename it, or remove its alternative name %s: %w", l.Name, name, os.ErrExist)
+	}
+	return err
 }
 
 // deleteLink deletes a link if it is the owner's. Its name derives from the owner.

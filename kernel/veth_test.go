@@ -42,3 +42,24 @@ func TestRemovePairOfReference(t *testing.T) {
 		t.Errorf("the pair is still there: %v", err)
 	}
 }
+
+// TestApplyLeavesOthersLink applies a pair whose host name is an alternative name of another link. The tag, which follows
+// in the same write, must not make that link the owner's, because the undo then deleted it.
+func TestApplyLeavesOthersLink(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	e := open(t, kerneltest.Netns(t), kernel.Options{})
+	name := owner.LinkName("veth")
+	kerneltest.Run(t, "ip", "link", "add", "other", "type", "bridge")
+	kerneltest.Run(t, "ip", "link", "property", "add", "dev", "other", "altname", name)
+	pair := &kernel.Veth{Name: name, PeerSide: kernel.Container, PeerName: "eth0", OwnerTag: owner.Tag()}
+	if err := e.Apply(kernel.Objects{pair}); !errors.Is(err, os.ErrExist) {
+		t.Errorf("Apply: %v", err)
+	}
+	if err := e.Remove(kernel.Objects{pair}); err != nil {
+		t.Error(err)
+	}
+	if l, err := e.Link(kernel.Host, "other"); err != nil || l.Alias != "" {
+		t.Errorf("the other link: %+v, %v", l, err)
+	}
+}
