@@ -40,7 +40,8 @@ func (b *bridged) withPrev(prev *cni.Result, typ string, more map[string]any) []
 }
 
 // TestAddAfterInterruptedList repeats the ADD of a list whose two plugins were both killed before they were done. The
-// first plugin removes what both created, also when a collector has just written the record and still locks it.
+// first plugin removes what both created and frees the host port, also when a collector has just written the record and
+// still locks it.
 func TestAddAfterInterruptedList(t *testing.T) {
 	t.Parallel()
 	b := newBridged(t)
@@ -70,6 +71,13 @@ func TestAddAfterInterruptedList(t *testing.T) {
 	if rules := kerneltest.Run(t, "nft", "list", "ruleset"); strings.Contains(rules, "8080") {
 		t.Errorf("the port of the interrupted ADD is left:\n%s", rules)
 	}
+	other := b.owner
+	other.ContainerID = "another"
+	unlock, err := d.Claim(t.Context(), other, []attach.Port{{Protocol: "tcp", HostPort: 8080, ContainerPort: 80}})
+	if err != nil {
+		t.Fatalf("another container takes the port of the interrupted ADD: %v", err)
+	}
+	unlock()
 	if rec, err := d.Read(b.owner); err != nil || len(rec.Parts) != 1 || !rec.Parts[0].Done {
 		t.Errorf("the record after the second ADD: %+v, %v", rec, err)
 	}

@@ -118,14 +118,14 @@ func (j *job) undoEarlier(ctx context.Context, b *openRecord, own int) error {
 	}
 	gone := isGone(rec)
 	if j.Chained && !gone {
-		if err := removePart(j.engine, rec.Parts[own]); err != nil {
+		if err := j.undoPart(ctx, j.engine, rec.Parts[own]); err != nil {
 			return err
 		}
 		rec.Parts = slices.Delete(rec.Parts, own, own+1)
 		b.base, b.dirty = b.base-1, true
 		return nil
 	}
-	if err := j.removeParts(rec, gone); err != nil {
+	if err := j.removeParts(ctx, rec, gone); err != nil {
 		return err
 	}
 	if attached(rec) && gone && j.ipam.local != nil {
@@ -137,8 +137,9 @@ func (j *job) undoEarlier(ctx context.Context, b *openRecord, own int) error {
 	return j.dir.Drop(j.att.Owner)
 }
 
-// removeParts removes the objects of a record. If its namespace is gone, nothing in the new one is ours to remove.
-func (j *job) removeParts(rec *attach.Record, gone bool) error {
+// removeParts removes the objects of a record and frees its host ports. If its namespace is gone, nothing in the new one is
+// ours to remove.
+func (j *job) removeParts(ctx context.Context, rec *attach.Record, gone bool) error {
 	engine := j.engine
 	if gone {
 		var err error
@@ -148,11 +149,19 @@ func (j *job) removeParts(rec *attach.Record, gone bool) error {
 		defer engine.Close()
 	}
 	for _, p := range slices.Backward(rec.Parts) {
-		if err := removePart(engine, p); err != nil {
+		if err := j.undoPart(ctx, engine, p); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// undoPart removes the objects of a part and frees its host ports.
+func (j *job) undoPart(ctx context.Context, e *kernel.Engine, p attach.Part) error {
+	if err := removePart(e, p); err != nil {
+		return err
+	}
+	return j.dir.Unclaim(ctx, j.att.Owner, p.Ports)
 }
 
 func removePart(e *kernel.Engine, p attach.Part) error {
