@@ -88,7 +88,7 @@ func forwarded() []string { return []string{"bridge", "ptp"} }
 // link-local address.
 func (c *policyConf) readRecord(ctx context.Context, netnsPath string) error {
 	if !c.applies() {
-		c.endpoint.Direct = "a plugin without addresses" // in one process, the attachment may have no record yet
+		c.endpoint.Direct = "a plugin without addresses"
 		return nil
 	}
 	o := kernel.Owner{Network: c.Name, ContainerID: c.endpoint.ContainerID, IfName: c.endpoint.IfName}

@@ -22,11 +22,13 @@ func TestDirectInterfaces(t *testing.T) {
 	for _, c := range []struct {
 		plugin string
 		parent bool // its hook sees packets between two containers
-	}{{"macvlan", true}, {"ipvlan", false}} {
-		t.Run(c.plugin, func(t *testing.T) {
+		fused  bool
+	}{{"macvlan", true, false}, {"macvlan", true, true}, {"ipvlan", false, false}} {
+		t.Run(fmt.Sprintf("%s fused=%v", c.plugin, c.fused), func(t *testing.T) {
 			t.Parallel()
 			kerneltest.Needs(t, c.plugin)
 			m := newMachine(t, "evil", "db")
+			m.fused = c.fused
 			kerneltest.Run(t, "ip", "link", "add", "dev0", "address", "02:00:00:00:00:05", "type", "veth", "peer", "name", "far0")
 			kerneltest.Run(t, "ip", "link", "set", "dev0", "up")
 			kerneltest.Run(t, "ip", "link", "set", "far0", "up")

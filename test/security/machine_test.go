@@ -25,7 +25,8 @@ func TestMain(m *testing.M) { os.Exit(plugintest.Run(m, &testProgram)) }
 // machine is a host with containers.
 type machine struct {
 	*kerneltest.Machine
-	wrap []string // prefix of every plugin's command line
+	wrap  []string // prefix of every plugin's command line
+	fused bool     // attachPoliced runs its list in one process
 }
 
 func newMachine(t testing.TB, containers ...string) *machine {

@@ -29,9 +29,17 @@ func (c policed) local(t testing.TB) string { return linkLocalOf(mac(t, c.mac)) 
 // attachPoliced attaches a container with a label app, its name.
 func (m *machine) attachPoliced(name, plugin, keys string) (c policed) {
 	m.T.Helper()
-	conf := fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "n", "type": %q, %s, $IPAM}`, plugin, keys)
-	result := m.must("ADD", plugin, name, conf)
-	m.must("ADD", "fairlead-policy", name, withPrevResult(`{"cniVersion": "1.0.0", "name": "n", "type": "fairlead-policy"}`, result), "CNI_ARGS=IgnoreUnknown=1;LABELS=app:"+name)
+	const header = `"cniVersion": "1.0.0", "name": "n"`
+	conf := fmt.Sprintf(`"type": %q, %s, $IPAM`, plugin, keys)
+	args := "CNI_ARGS=IgnoreUnknown=1;LABELS=app:" + name
+	var result string
+	if m.fused {
+		list := `[{` + conf + `}, {"type": "fairlead-policy"}]`
+		result = m.must("ADD", "fairlead-chain", name, `{`+header+`, "type": "fairlead-chain", "plugins": `+list+`}`, args)
+	} else {
+		result = m.must("ADD", plugin, name, `{`+header+`, `+conf+`}`)
+		m.must("ADD", "fairlead-policy", name, withPrevResult(`{`+header+`, "type": "fairlead-policy"}`, result), args)
+	}
 	c.mac, c.gateway = m.hardwareAddresses(result)
 	var r struct {
 		IPs []struct{ Address netip.Prefix }
@@ -163,11 +171,12 @@ func TestPolicyTenant(t *testing.T) {
 	for _, plugin := range []string{"ptp", "bridge"} {
 		for _, c := range []struct {
 			name, policies string
-			works          bool
+			works, fused   bool
 		}{
-			{"ingress", "policy: db\nfor: app=db\nin:\n- from: app=web\n", false},
-			{"egress", "policy: evil\nfor: app=evil\nout:\n- to: app=nobody\n", false},
-			{"nothing", "policy: none\nfor: app=nobody\nin: []\n", true},
+			{"ingress", "policy: db\nfor: app=db\nin:\n- from: app=web\n", false, false},
+			{"ingress fused", "policy: db\nfor: app=db\nin:\n- from: app=web\n", false, true},
+			{"egress", "policy: evil\nfor: app=evil\nout:\n- to: app=nobody\n", false, false},
+			{"nothing", "policy: none\nfor: app=nobody\nin: []\n", true, false},
 		} {
 			t.Run(plugin+" "+c.name, func(t *testing.T) {
 				t.Parallel()
@@ -180,6 +189,7 @@ func TestPolicyTenant(t *testing.T) {
 					keys = strings.Replace(keys, `"antiSpoof": true`, `"antiSpoof": false`, 1)
 				}
 				m := newMachine(t, "evil", "db", "web")
+				m.fused = c.fused
 				for _, key := range []string{"net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1", "net.ipv4.conf.all.rp_filter=0", "net.ipv4.conf.default.rp_filter=0"} {
 					kerneltest.Run(t, "sysctl", "-qw", key)
 				}
