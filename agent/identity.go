@@ -32,10 +32,11 @@ func instanceID(run string) (string, error) {
 	return boot + " " + id, err
 }
 
-// storedID returns the ID in a file, which it creates if missing.
+// storedID returns the ID in a file, which it creates if missing. A damaged ID counts as missing: JSON in the store would
+// not return it unchanged, so the agent would take its own blocks for another machine's.
 func storedID(file, what string) (string, error) {
 	raw, err := plainfile.Read(file)
-	if id := strings.TrimSpace(string(raw)); err == nil && id != "" {
+	if id := strings.TrimSpace(string(raw)); err == nil && id != "" && !strings.ContainsFunc(id, isUnprintable) {
 		return id, nil
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -50,6 +51,8 @@ func storedID(file, what string) (string, error) {
 	}
 	return id, nil
 }
+
+func isUnprintable(r rune) bool { return r <= ' ' || r > '~' }
 
 // lockHost ensures that only one agent runs on this host.
 func lockHost(run string) (unlock func(), err error) {

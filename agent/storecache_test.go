@@ -122,7 +122,7 @@ func TestAddressTriggersReconcile(t *testing.T) {
 	}
 }
 
-// TestMachineIDAndLock checks that a machine keeps one ID and runs one agent.
+// TestMachineIDAndLock checks that a machine keeps one ID, unless it is damaged, and runs one agent.
 func TestMachineIDAndLock(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -136,6 +136,14 @@ func TestMachineIDAndLock(t *testing.T) {
 	}
 	if other, err := machineID(filepath.Join(dir, "y")); err != nil || other == a {
 		t.Errorf("another machine has %q, too: %v", other, err)
+	}
+	for _, damaged := range []string{"", "\x00\x00\x00\x00", "\xffabc", "a b"} {
+		if err := os.WriteFile(filepath.Join(dir, "x", "id"), []byte(damaged), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if id, err := machineID(filepath.Join(dir, "x")); err != nil || len(id) < 20 {
+			t.Errorf("with the damaged ID %q, the machine has %q: %v", damaged, id, err)
+		}
 	}
 	unlock, err := lockHost(dir)
 	if err != nil {
