@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/fairlead/fairlead/internal/filelock"
+	"github.com/fairlead/fairlead/internal/plainfile"
 )
 
 // file is a store in a file that all processes of this host share. Writers hold the lock file. Readers take the lock
@@ -111,7 +112,11 @@ func (f *file) catchUp() error {
 		return err
 	}
 	var st syscall.Stat_t
-	if err := syscall.Fstat(int(log.Fd()), &st); err != nil {
+	err = syscall.Fstat(int(log.Fd()), &st)
+	if err == nil && st.Mode&syscall.S_IFMT != syscall.S_IFREG {
+		err = plainfile.ErrNotRegular // reading a FIFO would block
+	}
+	if err != nil {
 		log.Close()
 		return err
 	}

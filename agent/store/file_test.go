@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -225,6 +226,16 @@ func TestFileDamaged(t *testing.T) {
 		if _, err := store.File(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("with %.20q: got %v, want %q", content, err, want)
 		}
+	}
+}
+
+// TestFileNotRegular checks that a FIFO at the store's path is an error. Reading it would block, also at SIGTERM.
+func TestFileNotRegular(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "store")
+	must(t, syscall.Mkfifo(path, 0o600))
+	if _, err := store.File(path); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+		t.Errorf("got %v", err)
 	}
 }
 
