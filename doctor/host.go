@@ -207,7 +207,9 @@ func held(_ *Facts, a *Attachment) (out []Finding) {
 		switch {
 		case h.Free:
 			out = append(out, Finding{Name: "address-not-held", Problem: fmt.Sprintf("host-local does not list %s as used (%s is missing)", h.Addr, h.File),
-				Effect: "the next container may get the same address", Fix: fmt.Sprintf(`sh -c 'printf "%s\r\n%s" > %s'`, h.Expected.ContainerID, h.Expected.IfName, h.File)})
+				Effect: "the next container may get the same address",
+				Fix: fmt.Sprintf(`sh -c 'mkdir -p %s; printf "%s\r\n%s" > %s'`,
+					filepath.Dir(h.File), h.Expected.ContainerID, h.Expected.IfName, h.File)})
 		case h.Owner != h.Expected && h.Owner != (ipam.Owner{ContainerID: h.Expected.ContainerID}):
 			out = append(out, Finding{Name: "address-held-by-another", Problem: fmt.Sprintf("host-local lists %s for %q (%s)", h.Addr, h.Owner.String(), h.File),
 				Effect: "two containers may have one address, and removing the other one releases it", Fix: fmt.Sprintf(`sh -c 'printf "%s\r\n%s" > %s'`, h.Expected.ContainerID, h.Expected.IfName, h.File)})

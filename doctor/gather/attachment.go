@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/doctor"
+	"github.com/fairlead/fairlead/gc"
 	"github.com/fairlead/fairlead/ipam"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/inspect"
@@ -98,10 +99,11 @@ func (g *gatherer) held(a *doctor.Attachment, r *attach.Record) {
 	}
 	expected := ipam.Owner{ContainerID: r.ContainerID, IfName: r.IfName}
 	found := make([]doctor.HeldAddr, len(a.Addrs))
-	for _, d := range g.addressDirs {
-		if d.Network != r.Network {
-			continue
-		}
+	dirs := slices.DeleteFunc(slices.Clone(g.addressDirs), func(d gc.HostLocalDir) bool { return d.Network != r.Network })
+	if len(dirs) == 0 { // it was deleted
+		dirs = []gc.HostLocalDir{{Path: filepath.Join(g.LibDir, "networks"), Network: r.Network}}
+	}
+	for _, d := range dirs {
 		for i, p := range a.Addrs {
 			owner, err := ipam.OwnerOf(d.Path, d.Network, p.Addr())
 			free := errors.Is(err, os.ErrNotExist)

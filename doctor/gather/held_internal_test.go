@@ -72,6 +72,18 @@ func TestSeveralAddressDirectories(t *testing.T) {
 	}
 }
 
+// TestDeletedAddressDirectory checks that an address does not count as held after the network's directory was deleted.
+func TestDeletedAddressDirectory(t *testing.T) {
+	t.Parallel()
+	g := &gatherer{Options: Options{LibDir: t.TempDir()}}
+	record := &attach.Record{Network: "net", ContainerID: "c1", IfName: "eth0", Parts: []attach.Part{{Plugin: "bridge", IPAM: "host-local"}}}
+	a := &doctor.Attachment{Addrs: []netip.Prefix{netip.MustParsePrefix("10.1.5.5/16")}}
+	g.held(a, record)
+	if want := filepath.Join(g.LibDir, "networks", "net", "10.1.5.5"); len(a.Held) != 1 || !a.Held[0].Free || a.Held[0].File != want {
+		t.Errorf("got %+v, want a missing file %s", a.Held, want)
+	}
+}
+
 // TestHeldTime checks that the owner of an address is found without reading all addresses of the network, which takes
 // seconds for 500 of 2,000 addresses.
 func TestHeldTime(t *testing.T) {
