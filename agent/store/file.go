@@ -12,7 +12,6 @@ import (
 	"syscall"
 
 	"github.com/fairlead/fairlead/internal/filelock"
-	"github.com/fairlead/fairlead/internal/plainfile"
 )
 
 // file is a store in a file that all processes of this host share. Writers hold the lock file. Readers take the lock
@@ -114,7 +113,7 @@ func (f *file) catchUp() error {
 	var st syscall.Stat_t
 	err = syscall.Fstat(int(log.Fd()), &st)
 	if err == nil && st.Mode&syscall.S_IFMT != syscall.S_IFREG {
-		err = plainfile.ErrNotRegular // reading a FIFO would block
+		err = errors.New("it is not a regular file") // reading a FIFO would block
 	}
 	if err != nil {
 		log.Close()
