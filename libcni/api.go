@@ -72,10 +72,8 @@ type GCArgs struct {
 	Listed time.Time
 	// Lock, if set, keeps other processes from adding or deleting an attachment until unlock. GC calls it before the DEL of
 	// a cached attachment that is not valid: another process may be adding the container again.
-	Lock lockFunc
+	Lock func(ctx context.Context, at cni.Attachment) (unlock func(), err error)
 }
-
-type lockFunc = func(context.Context, cni.Attachment) (unlock func(), err error)
 
 // CNI has the operations of a runtime.
 type CNI interface {

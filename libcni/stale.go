@@ -39,7 +39,7 @@ func (c *CNIConfig) delStale(ctx context.Context, list *NetworkConfigList, args 
 		if ctx.Err() != nil {
 			return false
 		}
-		errs[i] = c.delStaleOne(ctx, list, args.Lock, stale[i], files[stale[i]])
+		errs[i] = c.delStaleOne(ctx, list, args, stale[i], files[stale[i]])
 		return true
 	})
 	if done < len(stale) {
@@ -48,7 +48,7 @@ func (c *CNIConfig) delStale(ctx context.Context, list *NetworkConfigList, args 
 	return errors.Join(append([]error{err}, errs...)...)
 }
 
-func (c *CNIConfig) delStaleOne(ctx context.Context, list *NetworkConfigList, lock lockFunc, a *NetworkAttachment, before os.FileInfo) (err error) {
+func (c *CNIConfig) delStaleOne(ctx context.Context, list *NetworkConfigList, args GCArgs, a *NetworkAttachment, before os.FileInfo) (err error) {
 	rt := &RuntimeConf{ContainerID: a.ContainerID, NetNS: a.NetNS, IfName: a.IfName, Args: a.CniArgs, CapabilityArgs: a.CapabilityArgs}
 	end, ok := c.adding.collect(list.network().attached(rt))
 	if !ok {
@@ -60,8 +60,8 @@ func (c *CNIConfig) delStaleOne(ctx context.Context, list *NetworkConfigList, lo
 			err = fmt.Errorf("delete stale attachment of container %s, interface %s: %w", a.ContainerID, a.IfName, err)
 		}
 	}()
-	if lock != nil {
-		unlock, err := lock(ctx, cni.Attachment{ContainerID: a.ContainerID, IfName: a.IfName})
+	if args.Lock != nil {
+		unlock, err := args.Lock(ctx, cni.Attachment{ContainerID: a.ContainerID, IfName: a.IfName})
 		if err != nil {
 			return err
 		}
