@@ -163,7 +163,7 @@ func readOnlyCursor(dir string) error {
 	if err := try("refused"); !errors.Is(err, syscall.EROFS) {
 		return fmt.Errorf("allocation with a read-only cursor: %w", err)
 	}
-	if err := syscall.Unmount(cursor, 0); err != nil {
+	if err := syscall.Unmount(cursor, syscall.MNT_DETACH); err != nil {
 		return err
 	}
 	if err := try("next"); err != nil {
