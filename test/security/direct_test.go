@@ -19,12 +19,12 @@ import (
 // TestDirectInterfaces checks what ADR 24 says about macvlan and ipvlan: which hooks see packets between two containers of a
 // host, what rules in a container's own namespace are worth, and that the agent knows such interfaces.
 func TestDirectInterfaces(t *testing.T) {
-	for _, c := range []struct {
+	for name, c := range map[string]struct {
 		plugin string
 		parent bool // its hook sees packets between two containers
 		fused  bool
-	}{{"macvlan", true, false}, {"macvlan", true, true}, {"ipvlan", false, false}} {
-		t.Run(fmt.Sprintf("%s fused=%v", c.plugin, c.fused), func(t *testing.T) {
+	}{"macvlan": {"macvlan", true, false}, "macvlan fused": {"macvlan", true, true}, "ipvlan": {"ipvlan", false, false}} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			kerneltest.Needs(t, c.plugin)
 			m := newMachine(t, "evil", "db")
