@@ -17,6 +17,10 @@ func Attachments(o Options, network string) (living, dead []cni.Attachment, err 
 	if err != nil {
 		return nil, nil, err
 	}
+	known := map[cni.Attachment]bool{}
+	for _, at := range living {
+		known[at] = true
+	}
 	records, err := dir.List(network)
 	if err != nil {
 		return nil, nil, err
@@ -24,9 +28,10 @@ func Attachments(o Options, network string) (living, dead []cni.Attachment, err 
 	var all attach.Namespaces
 	for _, r := range records {
 		at := cni.Attachment{ContainerID: r.ContainerID, IfName: r.IfName}
-		if slices.Contains(living, at) {
+		if known[at] {
 			continue
 		}
+		known[at] = true
 		s, err := all.State(r)
 		if err != nil {
 			return nil, nil, err
@@ -40,9 +45,10 @@ func Attachments(o Options, network string) (living, dead []cni.Attachment, err 
 	cached, err := o.Runtime.GetCachedAttachments("")
 	for _, c := range cached {
 		at := cni.Attachment{ContainerID: c.ContainerID, IfName: c.IfName}
-		if c.Network != network || slices.Contains(dead, at) || slices.Contains(living, at) {
+		if c.Network != network || known[at] {
 			continue
 		}
+		known[at] = true
 		if mayLive(c) {
 			living = append(living, at)
 		} else {
