@@ -55,9 +55,10 @@ func (c *bridge) Validate(a *plugin.Attachment) (err error) {
 		return cni.Invalid(c.Raw, "bridge", err.Error())
 	}
 	c.IsGateway = c.IsGateway || c.IsDefaultGateway
+	if err := checkMTU(&c.Conf, c.MTU); err != nil {
+		return err
+	}
 	switch {
-	case c.MTU != 0 && (c.MTU < 68 || c.MTU > 65535):
-		return cni.Invalid(c.Raw, "mtu", "want 0 (the kernel's choice) or 68 to 65535 bytes")
 	case c.HairpinMode && c.PromiscMode:
 		return cni.Invalid(c.Raw, "promiscMode", "cannot set hairpin mode and promiscuous mode at the same time")
 	case c.DisableContainerInterface && c.IPAM.Type != "":

@@ -28,8 +28,8 @@ type ptp struct {
 }
 
 func (c *ptp) Validate(*plugin.Attachment) error {
-	if c.MTU != 0 && (c.MTU < 68 || c.MTU > 65535) {
-		return cni.Invalid(c.Raw, "mtu", "want 0 (the kernel's choice) or 68 to 65535 bytes")
+	if err := checkMTU(&c.Conf, c.MTU); err != nil {
+		return err
 	}
 	if err := checkLinkType(&c.Conf, c.LinkType); err != nil {
 		return err
@@ -38,6 +38,14 @@ func (c *ptp) Validate(*plugin.Attachment) error {
 		return cni.Invalid(c.Raw, "ipam.type", "want an IPAM plugin, for example \"host-local\": a routed link needs an address")
 	}
 	return checkMasqBackend(&c.Conf, c.IPMasqBackend)
+}
+
+// checkMTU rejects an MTU that no pair can have.
+func checkMTU(c *plugin.Conf, mtu int) error {
+	if mtu != 0 && (mtu < 68 || mtu > 65535) {
+		return cni.Invalid(c.Raw, "mtu", "want 0 (the kernel's choice) or 68 to 65535 bytes")
+	}
+	return nil
 }
 
 // checkLinkType rejects unknown types of pairs.
