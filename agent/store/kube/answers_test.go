@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/store"
-	"github.com/fairlead/fairlead/agent/store/kube"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
@@ -30,7 +28,7 @@ func TestRetryAfter(t *testing.T) {
 			t.Parallel()
 			var busy atomic.Bool
 			var requests atomic.Int32
-			api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 				requests.Add(1)
 				if !busy.Load() {
 					fmt.Fprint(w, `{"metadata": {"resourceVersion": "1"}}`)
@@ -40,13 +38,7 @@ func TestRetryAfter(t *testing.T) {
 				w.Header().Set("Retry-After", pause)
 				w.WriteHeader(http.StatusTooManyRequests)
 				fmt.Fprint(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "TooManyRequests", "code": 429, "message": "too many agents"}`)
-			}))
-			defer api.Close()
-			s, err := kube.Open(kube.Options{Config: &rest.Config{Host: api.URL}, Namespace: namespace})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.Close()
+			})
 
 			busy.Store(true)
 			within, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
@@ -73,17 +65,11 @@ func TestRetryAfter(t *testing.T) {
 func TestListsEnd(t *testing.T) {
 	t.Parallel()
 	var limits []string
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		limits = append(limits, r.URL.Path+" "+r.URL.Query().Get("timeout"))
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprint(w, `{"kind": "NodeList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}}`)
-	}))
-	defer api.Close()
-	s, err := kube.Open(kube.Options{Config: &rest.Config{Host: api.URL}, Namespace: namespace})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	})
 	for _, prefix := range []string{cluster.NetworksPrefix, cluster.NodesPrefix} {
 		if _, _, err := s.List(t.Context(), prefix); err != nil {
 			t.Error(err)
@@ -100,20 +86,14 @@ func TestListsEnd(t *testing.T) {
 // caller has to know that it receives no changes.
 func TestRefusedWatch(t *testing.T) {
 	t.Parallel()
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if !r.URL.Query().Has("watch") {
 			fmt.Fprint(w, `{"metadata": {"resourceVersion": "1"}}`)
 			return
 		}
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "busy", http.StatusServiceUnavailable)
-	}))
-	defer api.Close()
-	s, err := kube.Open(kube.Options{Config: &rest.Config{Host: api.URL}, Namespace: namespace})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	})
 	for _, prefix := range []string{cluster.NetworksPrefix, cluster.NodesPrefix} {
 		began := time.Now()
 		err := s.Watch(t.Context(), prefix, 1, func(store.Batch) error { return nil })
@@ -135,16 +115,10 @@ func TestWarnings(t *testing.T) { // it sets a global handler, so it is not para
 	rest.SetDefaultWarningHandler(&seen)
 	defer rest.SetDefaultWarningHandler(rest.WarningLogger{})
 	const document = `{"id":"x","addresses":[]}`
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Warning", `299 - "spec.podCIDRs[1]: should be in RFC 5952 canonical format"`)
 		_ = json.NewEncoder(w).Encode(map[string]any{"metadata": map[string]any{"annotations": map[string]string{"fairlead.io/node": document}}})
-	}))
-	defer api.Close()
-	s, err := kube.Open(kube.Options{Config: &rest.Config{Host: api.URL}, Namespace: namespace})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	})
 	commit(t, s, put(cluster.NodeKey("a"), document, 0))
 	if n := seen.Load(); n != 0 {
 		t.Errorf("%d warnings were logged", n)

@@ -70,6 +70,14 @@ func openWith(t *testing.T, server *kubetest.Server, flannel string) *kube.Store
 	return s
 }
 
+// serve opens the store of an API server that answers with a function.
+func serve(t *testing.T, answer http.HandlerFunc) *kube.Store {
+	t.Helper()
+	api := httptest.NewServer(answer)
+	t.Cleanup(api.Close)
+	return open(t, &kubetest.Server{Config: &rest.Config{Host: api.URL}})
+}
+
 func commit(t *testing.T, s store.Store, ops ...store.Op) int64 {
 	t.Helper()
 	revision, err := s.Commit(t.Context(), ops...)
@@ -711,17 +719,11 @@ func TestShortWatches(t *testing.T) {
 func TestErrorText(t *testing.T) {
 	t.Parallel()
 	const text = "ValidatingAdmissionPolicy 'mine' denied request: not on Fridays"
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusForbidden)
 		fmt.Fprintf(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403, "message": %q}`, text)
-	}))
-	defer api.Close()
-	s, err := kube.Open(kube.Options{Config: &rest.Config{Host: api.URL}, Namespace: namespace})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	})
 	_, getErr := s.Get(t.Context(), cluster.NetworkKey("default"))
 	_, _, listErr := s.List(t.Context(), cluster.NetworksPrefix)
 	_, commitErr := s.Commit(t.Context(), store.Op{Key: cluster.NetworkKey("default"), Value: []byte(`{"subnets": [{"cidr": "10.0.0.0/16"}]}`)})
@@ -737,16 +739,10 @@ func TestChangedNode(t *testing.T) {
 	t.Parallel()
 	const mine = `{"id":"x","addresses":[]}`
 	for _, stored := range []string{mine, "", `{"id":"y"}`} {
-		api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 			_ = json.NewEncoder(w).Encode(map[string]any{"metadata": map[string]any{"resourceVersion": "7", "annotations": map[string]string{"fairlead.io/node": stored}}})
-		}))
-		t.Cleanup(api.Close)
-		s, err := kube.Open(kube.Options{Config: &rest.Config{Host: api.URL}, Namespace: namespace})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
-		_, err = s.Commit(t.Context(), put(cluster.NodeKey("a"), mine, 0))
+		})
+		_, err := s.Commit(t.Context(), put(cluster.NodeKey("a"), mine, 0))
 		if stored == mine && err != nil || stored != mine && (err == nil || !strings.Contains(err.Error(), "look for an admission webhook")) {
 			t.Errorf("stored %q: %v", stored, err)
 		}
@@ -772,7 +768,7 @@ func TestTakenNames(t *testing.T) {
 	object := func(path string) string {
 		return fmt.Sprintf(`{"metadata": {"name": %q, "resourceVersion": "7"}, "spec": %s}`, filepath.Base(path), spec[path])
 	}
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		path := strings.TrimPrefix(r.URL.Path, group)
 		switch {
@@ -790,13 +786,7 @@ func TestTakenNames(t *testing.T) {
 			}
 			fmt.Fprintf(w, `{"metadata": {"resourceVersion": "8"}, "items": [%s]}`, strings.Join(items, ", "))
 		}
-	}))
-	defer api.Close()
-	s, err := kube.Open(kube.Options{Config: &rest.Config{Host: api.URL}, Namespace: namespace})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	})
 	got := map[string]bool{} // whether the entry is valid
 	for _, prefix := range []string{cluster.AddressesPrefix, cluster.BlocksPrefix} {
 		list, _, err := s.List(t.Context(), prefix)
@@ -828,7 +818,7 @@ func TestTakenNames(t *testing.T) {
 // TestRevisionOfEachChange checks that Commit reports the revision of each change, and the largest one.
 func TestRevisionOfEachChange(t *testing.T) {
 	t.Parallel()
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, ".2") {
 			w.WriteHeader(http.StatusNotFound)
 			return
@@ -836,13 +826,7 @@ func TestRevisionOfEachChange(t *testing.T) {
 		revision := map[string]string{http.MethodGet: "5", http.MethodDelete: "100", http.MethodPost: "150"}[r.Method]
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"metadata": {"name": "default.10.0.0.1", "resourceVersion": %q}, "spec": {"network": "default", "ip": "10.0.0.1", "owner": "a"}}`, revision)
-	}))
-	defer api.Close()
-	s, err := kube.Open(kube.Options{Config: &rest.Config{Host: api.URL}, Namespace: namespace})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	})
 	ops := []store.Op{{Key: "addresses/default/10.0.0.1", Expect: 5, At: new(int64)}, put("addresses/default/10.0.0.2", `{"owner":"b"}`, 0)}
 	ops[1].At = new(int64)
 	revision := commit(t, s, ops...)
@@ -858,7 +842,7 @@ func TestAddressNames(t *testing.T) {
 	names := map[string]bool{}
 	for _, network := range append(whereaboutsNetworks(), "whereabouts-10.0.0.0-24", "whereabouts-fd00-..64") {
 		name, stored := "", []byte(nil)
-		api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			switch {
 			case r.Method == http.MethodPost:
@@ -880,13 +864,7 @@ func TestAddressNames(t *testing.T) {
 				w.WriteHeader(http.StatusNotFound)
 				fmt.Fprint(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}`)
 			}
-		}))
-		defer api.Close()
-		s, err := kube.Open(kube.Options{Config: &rest.Config{Host: api.URL}, Namespace: namespace})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
+		})
 		key := cluster.AddressKey(network, netip.MustParseAddr("fd00::1"))
 		commit(t, s, put(key, `{"owner":"a"}`, 0))
 		if invalid := validation.IsDNS1123Subdomain(name); invalid != nil || names[name] {
@@ -957,7 +935,7 @@ func TestAgentsOfTwoVersions(t *testing.T) {
 func TestLongProblemIsWrittenOnce(t *testing.T) {
 	t.Parallel()
 	stored, patches := []byte(`{"metadata": {"name": "default", "resourceVersion": "7"}}`), 0
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if r.Method == http.MethodPatch {
 			patches++
@@ -969,13 +947,7 @@ func TestLongProblemIsWrittenOnce(t *testing.T) {
 			stored, _ = json.Marshal(o)
 		}
 		_, _ = w.Write(stored)
-	}))
-	defer api.Close()
-	s, err := kube.Open(kube.Options{Config: &rest.Config{Host: api.URL}, Namespace: namespace})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	})
 	for range 3 {
 		if err := s.SetNetworkReady(t.Context(), "default", "x"+strings.Repeat("é", 1000)+"\xff"); err != nil {
 			t.Fatal(err)
