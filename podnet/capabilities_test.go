@@ -95,7 +95,6 @@ func TestUnsupported(t *testing.T) {
 	must(t, n.TearDownPod(t.Context(), p.ID))
 }
 
-// TestDefaultRoute checks that the pod's default route is through the network that it requests.
 // TestLabelsReachPlugins checks that the annotation with the pod's labels reaches the plugins of all its networks that
 // declare the capability. Network policy did not select such a pod without a word.
 func TestLabelsReachPlugins(t *testing.T) {
@@ -116,6 +115,7 @@ func TestLabelsReachPlugins(t *testing.T) {
 	}
 }
 
+// TestDefaultRoute checks that the pod's default route is through the network that it requests.
 func TestDefaultRoute(t *testing.T) {
 	both(t, func(t *testing.T, exec func(*podnet.Options)) {
 		n := newNode(t, exec)

@@ -389,7 +389,8 @@ func TestNeedsResync(t *testing.T) {
 			t.Errorf("%s: the device's address is not %s:\n%s", by, mac, got)
 		}
 		contradicts := noticed()
-		if contradicts && strings.HasSuffix(by, "nud failed") { // the kernel drops failed entries at some time, and may report that after the repair
+		if contradicts && strings.HasSuffix(by, "nud failed") {
+			// The kernel drops failed entries at some time, and may report that after the repair.
 			reconcileOnce(t, r, want)
 			contradicts = noticed()
 		}

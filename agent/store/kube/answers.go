@@ -53,7 +53,7 @@ func (l answerLimits) RoundTrip(r *http.Request) (*http.Response, error) {
 	seconds, _ := strconv.Atoi(answer.Header.Get(header)) // the client ignores a date
 	pause := min(max(seconds, int(shortestRetryAfter/time.Second)), int(longestRetryAfter/time.Second))
 	answer.Header.Set(header, strconv.Itoa(pause))
-	if end, limited := r.Context().Deadline(); limited && time.Until(end) < time.Duration(pause)*time.Second {
+	if deadline, limited := r.Context().Deadline(); limited && time.Until(deadline) < time.Duration(pause)*time.Second {
 		answer.Header.Del(header)
 	}
 	return answer, nil

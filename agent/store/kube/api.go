@@ -20,8 +20,9 @@ import (
 	"github.com/fairlead/fairlead/agent/store"
 )
 
-// pageSize is the number of objects that one request lists, and answerWithin the time limit of a request that lists, or asks
-// whether the API answers. The API server has the same limit, but a proxy in front of it may have none.
+// pageSize is the number of objects that one request lists. answerWithin is the time limit until an answer begins, and the
+// limit of a whole request that lists, or asks whether the API answers. The API server has the same limit, but a proxy in front
+// of it may have none.
 const (
 	pageSize     = 500
 	answerWithin = time.Minute
