@@ -115,7 +115,7 @@ func (e *Engine) route(s Side) (*netlink.Conn, error) {
 	if e.ns[s] == nil {
 		return nil, errNoContainer
 	}
-	err := e.ns[s].DoFrom(e.ns[Host], func() (err error) {
+	err := e.ns[s].Do(func() (err error) {
 		e.rt[s], err = netlink.Dial(unix.NETLINK_ROUTE, e.rx)
 		return err
 	})

@@ -60,7 +60,7 @@ func (p *NetnsVeth) withPeer(e *Engine, f func(*netlink.Conn, *netns.Handle) err
 		return err
 	}
 	defer ns.Close()
-	return ns.DoFrom(e.ns[Host], func() error {
+	return ns.Do(func() error {
 		c, err := netlink.Dial(unix.NETLINK_ROUTE, e.rx)
 		if err != nil {
 			return err

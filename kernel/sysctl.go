@@ -248,7 +248,7 @@ func (e *Engine) InNetns(s Side, f func() error) error {
 	if e.ns[s] == nil {
 		return errNoContainer
 	}
-	return e.ns[s].DoFrom(e.ns[Host], f)
+	return e.ns[s].Do(f)
 }
 
 var sysctlDir = "/proc/sys"

@@ -90,23 +90,18 @@ func (n *Handle) SameAs(m *Handle) bool {
 	return unix.Fstat(n.fd, &a) == nil && unix.Fstat(m.fd, &b) == nil && a.Dev == b.Dev && a.Ino == b.Ino
 }
 
-// Do runs f on a thread in the namespace. The runtime reuses the thread only if it could return to its own namespace.
-func (n *Handle) Do(f func() error) error {
+// Do runs f on a thread in the namespace. Then the thread returns to its own namespace, also if f panics. While the kernel
+// refuses that, for example because it has no memory, Do repeats the return for a second. The runtime ends a thread that
+// could not return. Other threads are reused, because a new thread for each call would use several times the processor
+// time (BenchmarkDo).
+func (n *Handle) Do(f func() error) (err error) {
 	runtime.LockOSThread()
-	defer runtime.UnlockOSThread() // locks nest: DoFrom takes its own
 	back, err := Current()
-	if err != nil {
-		return err
+	if err == nil {
+		defer back.Close()
+		err = unix.Setns(n.fd, unix.CLONE_NEWNET)
 	}
-	defer back.Close()
-	return n.DoFrom(back, f)
-}
-
-// DoFrom is like Do, for a caller that has a handle of the thread's own namespace. The thread returns there also if f
-// panics. While the kernel refuses, for example because it has no memory, DoFrom repeats the return for a second.
-func (n *Handle) DoFrom(back *Handle, f func() error) (err error) {
-	runtime.LockOSThread()
-	if err := unix.Setns(n.fd, unix.CLONE_NEWNET); err != nil {
+	if err != nil {
 		runtime.UnlockOSThread()
 		return fmt.Errorf("enter %s: %w", n.path, err)
 	}

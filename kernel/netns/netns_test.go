@@ -38,3 +38,26 @@ func TestPanicInNamespace(t *testing.T) {
 		t.Error("the thread is in another namespace")
 	}
 }
+
+// BenchmarkDo compares Do with a thread that ends with the call.
+func BenchmarkDo(b *testing.B) {
+	kerneltest.Host(b)
+	n, err := netns.Open(kerneltest.Netns(b))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer n.Close()
+	empty := func() error { return nil }
+	for what, call := range map[string]func() error{
+		"returns":    func() error { return n.Do(empty) },
+		"own thread": func() error { return netns.OnOwnThread(func() error { return n.Do(empty) }) },
+	} {
+		b.Run(what, func(b *testing.B) {
+			for range b.N {
+				if err := call(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
