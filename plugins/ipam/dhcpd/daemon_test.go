@@ -134,6 +134,36 @@ func TestLease(t *testing.T) {
 	}
 }
 
+// TestReleaseOfLinkThatWasDown releases the addresses of an interface that a program set down. The spanning tree protocol
+// blocks its port for 4 s after the daemon has set it up.
+func TestReleaseOfLinkThatWasDown(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	n := dhcptest.New(t, "br0", "10.0.0.1/24", "fd00::1/64")
+	n.Dnsmasq("--dhcp-range=10.0.0.50,10.0.0.60,255.255.255.0,1h", "--dhcp-range=fd00::50,fd00::60,64,1h")
+	netns := kerneltest.Netns(t)
+	n.Join(netns, "eth0")
+	d := start(t, Options{})
+	defer d.Close()
+	r := request("one", netns, `"dhcp6": true`)
+	if _, err := d.Allocate(context.Background(), r); err != nil {
+		t.Fatal(err)
+	}
+	if got := n.Leases(); !strings.Contains(got, "10.0.0.") || !strings.Contains(got, "fd00::") {
+		t.Fatalf("leases of the server: %s", got)
+	}
+	kerneltest.Run(t, "ip", "link", "set", "br0", "type", "bridge", "stp_state", "1", "forward_delay", "200")
+	kerneltest.In(t, netns, "ip", "link", "set", "eth0", "down")
+	// Wait for the bridge to notice that.
+	kerneltest.Until(t, func() bool { return strings.Contains(kerneltest.Run(t, "bridge", "link"), "state disabled") })
+	d.release(t, r)
+	// Wait for the server's leases to end.
+	kerneltest.Until(t, func() bool {
+		got := n.Leases()
+		return !strings.Contains(got, "10.0.0.") && !strings.Contains(got, "fd00::")
+	})
+}
+
 // keaConf returns the configuration of a subnet with a short lease time.
 func keaConf(subnet, pool, more string) string {
 	return fmt.Sprintf(`"valid-lifetime": 12, "renew-timer": 2, "rebind-timer": 6, "authoritative": true, "subnet4": [{"subnet": %q,

@@ -198,7 +198,7 @@ func (l *lease) releaseAll(link *link) error {
 	var errs []error
 	if !link.up {
 		errs = append(errs, link.prepare(l.conf.V6 || l.conf.AcceptRA))
-		sleep(l.d.ctx, firstPause)
+		link.raised = true
 	}
 	for _, p := range l.protocols {
 		ctx, cancel := context.WithTimeout(context.Background(), l.d.o.Timeout)

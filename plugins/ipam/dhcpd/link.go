@@ -34,6 +34,8 @@ type link struct {
 	mtu   int // bytes
 	mac   net.HardwareAddr
 	up    bool
+
+	raised bool // was down until now: a bridge port, for example, may drop packets for some seconds
 }
 
 // openLink opens an interface in the namespace at a path. If the path now leads to a namespace with another ID, the

@@ -119,11 +119,15 @@ func (p *v4) renew(ctx context.Context, l *link, rebind bool) error {
 	return x.confirm(ctx, x.message(dhcpv4.MessageTypeRequest, own.ip), own, to, time.Now().Add(p.o.Timeout), own.ip)
 }
 
-// release releases the address. Servers do not acknowledge this.
-func (p *v4) release(_ context.Context, l *link) error {
+// release releases the address. Servers do not acknowledge this. So on a link that was down, release renews the lease
+// first: the server's answer shows that packets pass.
+func (p *v4) release(ctx context.Context, l *link) error {
 	last := p.reply()
 	if last == nil || p.Term.over(uptime()) {
 		return nil
+	}
+	if l.raised {
+		_ = p.renew(ctx, l, false) // without an answer, the release may arrive nevertheless
 	}
 	x, err := p.begin(l)
 	if err != nil {

@@ -25,7 +25,7 @@ const (
 	servers6    = "ff02::1:2"
 )
 
-// releaseWait limits the time that a release waits for its acknowledgement.
+// releaseWait limits the time that a release waits for its acknowledgement, if the link was not down before.
 const releaseWait = time.Second
 
 // v6 is a DHCPv6 client for one address (IA_NA).
@@ -193,7 +193,11 @@ func (p *v6) release(ctx context.Context, l *link) error {
 		return nil
 	}
 	m := p.message(dhcpv6.MessageTypeRelease, last.Options.ServerID(), p.address())
-	_, err := p.ask(ctx, l, m, time.Now().Add(releaseWait), func(m *dhcpv6.Message) bool { return m.MessageType == dhcpv6.MessageTypeReply })
+	wait := releaseWait
+	if l.raised {
+		wait = p.o.Timeout
+	}
+	_, err := p.ask(ctx, l, m, time.Now().Add(wait), func(m *dhcpv6.Message) bool { return m.MessageType == dhcpv6.MessageTypeReply })
 	return err
 }
 
