@@ -78,9 +78,9 @@ func TestUnsupported(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, within)
 	n.bridge("10-a.conflist", "a", 1, "")
-	p := n.pod("web", podnet.Network{MAC: "02:00:00:00:00:01", Ports: []podnet.PortMapping{{HostPort: 80, ContainerPort: 80}}, Aliases: []string{"x"}, CgroupPath: "/x"})
+	p := n.pod("web", podnet.Network{InfinibandGUID: "24:8a:07:03:00:8d:ae:2e", Ports: []podnet.PortMapping{{HostPort: 80, ContainerPort: 80}}, Aliases: []string{"x"}, CgroupPath: "/x"})
 	_, err := n.SetUpPod(t.Context(), p)
-	wants(t, err, `asks for "portMappings", "mac"`, `"capabilities": {"portMappings": true}`)
+	wants(t, err, `asks for "portMappings", "infinibandGUID"`, `"capabilities": {"portMappings": true}`)
 	if !errors.Is(err, podnet.ErrUnsupported) {
 		t.Errorf("got %v", err)
 	}
@@ -89,10 +89,46 @@ func TestUnsupported(t *testing.T) {
 	n.again()
 	_, err = n.SetUpPod(t.Context(), p)
 	must(t, err)
-	if w := n.warnings(); !strings.Contains(w, `"portMappings", "mac"`) {
+	if w := n.warnings(); !strings.Contains(w, `"portMappings", "infinibandGUID"`) {
 		t.Errorf("warned %q", w)
 	}
 	must(t, n.TearDownPod(t.Context(), p.ID))
+}
+
+// TestUndeclaredAddresses checks that a network gives a pod the addresses that it requests although its plugins declare no
+// capability, as with Multus, also if they are inside a fairlead-chain. With IgnoreUnsupported, an ignored request is a
+// warning.
+func TestUndeclaredAddresses(t *testing.T) {
+	both(t, func(t *testing.T, exec func(*podnet.Options)) {
+		n := newNode(t, exec)
+		n.bridge("10-a.conflist", "a", 1, "")
+		n.write("20-b.conflist", fmt.Sprintf(`{"cniVersion": "1.1.0", "name": %q, "plugins": [{"type": "fairlead-chain", "plugins": [
+  {"type": "bridge", "bridge": %q, "ipam": {"type": "host-local", "dataDir": %q, "subnet": "10.%d.2.0/24"}}]}]}`, n.name("b"), n.link("b"), t.TempDir(), n.n))
+		n.script("deaf", `[ $CNI_COMMAND = ADD ] && exec echo '{"cniVersion":"1.1.0","interfaces":[{"name":"eth0","sandbox":"x"}]}'`)
+		n.write("30-c.conflist", `{"cniVersion": "1.1.0", "name": "`+n.name("c")+`", "plugins": [{"type": "deaf"}]}`)
+		n.Reload()
+		for i, name := range []string{"a", "b"} {
+			want := fmt.Sprintf("10.%d.%d.77", n.n, i+1)
+			p := n.pod("web"+name, podnet.Network{Name: name, IPs: []string{want}, MAC: "02:00:00:00:00:01"})
+			_, err := n.SetUpPod(t.Context(), p)
+			must(t, err)
+			if got := kerneltest.In(t, p.Netns, "ip", "addr", "show", "eth0"); !strings.Contains(got, want+"/") || !strings.Contains(got, "02:00:00:00:00:01") {
+				t.Errorf("network %s: %s", name, got)
+			}
+			must(t, n.CheckPod(t.Context(), p.ID))
+			must(t, n.TearDownPod(t.Context(), p.ID))
+		}
+		deaf := podnet.Network{Name: "c", IPs: []string{"10.9.0.5"}}
+		_, err := n.SetUpPod(t.Context(), n.pod("db", deaf))
+		wants(t, err, "did not give the pod the address 10.9.0.5")
+		n.options.IgnoreUnsupported = true
+		n.again()
+		_, err = n.SetUpPod(t.Context(), n.pod("db", deaf))
+		must(t, err)
+		if w := n.warnings(); !strings.Contains(w, "did not give the pod the address 10.9.0.5") {
+			t.Errorf("warned %q", w)
+		}
+	})
 }
 
 // TestLabelsReachPlugins checks that the annotation with the pod's labels reaches the plugins of all its networks that

@@ -50,6 +50,26 @@ func inMembers(change func(*rawjson.Object) error) func(*rawjson.Object) error {
 	}
 }
 
+// inFirst applies a change to the first plugin that it gets, and to the first plugin inside if that is a fairlead-chain.
+func inFirst(change func(*rawjson.Object) error) func(*rawjson.Object) error {
+	done := false
+	once := func(plugin *rawjson.Object) error {
+		if done {
+			return nil
+		}
+		done = true
+		return change(plugin)
+	}
+	return func(plugin *rawjson.Object) error {
+		if !done && members(plugin.Bytes()) != nil {
+			if err := change(plugin); err != nil {
+				return err
+			}
+		}
+		return inMembers(once)(plugin)
+	}
+}
+
 // members returns the configurations of the plugins inside a fairlead-chain, or nil if it is another plugin.
 func members(plugin []byte) (inside [][]byte) {
 	var head struct{ Type string }

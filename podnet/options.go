@@ -52,7 +52,8 @@ type Options struct {
 	// NoLoopback leaves the pod's lo unchanged.
 	NoLoopback bool
 
-	// IgnoreUnsupported makes a request that no plugin of the network declares a warning instead of an error.
+	// IgnoreUnsupported makes a request that no plugin of the network declares a warning instead of an error, and also an
+	// address that a plugin ignores although it got the request.
 	IgnoreUnsupported bool
 	// RemoveLeftover removes an attachment of which neither the state nor a configuration exists. If it is nil, such an
 	// attachment is an error.

@@ -17,13 +17,13 @@ import (
 // part is one attachment of a pod: its stored state and the work to do.
 type part struct {
 	noted
-	list *libcni.NetworkConfigList
-	rt   *libcni.RuntimeConf
-	// asked is the pod's request, without addresses that no plugin receives.
-	asked   Network
-	planned bool // the pod chooses the network of its default route
-	alone   bool // uses another network's link: set up after the others, torn down before them
-	ordered bool // set up in the pod's order, because it brings a default route and the last one wins
+	list    *libcni.NetworkConfigList
+	rt      *libcni.RuntimeConf
+	asked   Network // what the pod requests
+	lenient bool    // other addresses than the requested ones are a warning
+	planned bool    // the pod chooses the network of its default route
+	alone   bool    // uses another network's link: set up after the others, torn down before them
+	ordered bool    // set up in the pod's order, because it brings a default route and the last one wins
 }
 
 // plan finds all errors in a pod's requests before a plugin runs.
@@ -65,6 +65,10 @@ func (m *Manager) planOne(ctx context.Context, p *Pod, n *Network, i int, chosen
 	if chosen {
 		changes = append(changes, inMembers(request.WithDefaultRoute(n.DefaultRoute)))
 	}
+	undeclared := n.WithCapabilities(capabilities(list))
+	if undeclared != nil {
+		changes = append(changes, inFirst(undeclared))
+	}
 	if list, err = edit(list, changes...); err != nil {
 		return nil, request.At(i, err)
 	}
@@ -76,14 +80,7 @@ func (m *Manager) planOne(ctx context.Context, p *Pod, n *Network, i int, chosen
 	if err != nil {
 		return nil, request.At(i, err)
 	}
-	asked := *n
-	if _, passed := caps["ips"]; !passed {
-		asked.IPs = nil
-	}
-	if _, passed := caps["mac"]; !passed {
-		asked.MAC = ""
-	}
-	q := &part{list: list, planned: chosen, asked: asked, alone: insideLinks(list), ordered: !chosen && hasWayOut(list), noted: noted{
+	q := &part{list: list, planned: chosen, asked: *n, lenient: undeclared != nil && m.options.IgnoreUnsupported, alone: insideLinks(list), ordered: !chosen && hasWayOut(list), noted: noted{
 		Network: list.Name, Namespace: n.Namespace, IfName: n.InterfaceName(i), Default: i == 0, DeviceID: n.DeviceID,
 		Config: list.Bytes, Args: append(p.KubernetesArgs(), p.Args...), CapabilityArgs: caps,
 	}}
@@ -135,11 +132,16 @@ func (m *Manager) network(ctx context.Context, namespace, name string) (*libcni.
 }
 
 // verify checks that the result has what the pod requested. Some plugins ignore it.
-func (q *part) verify(res *cni.Result) error {
+func (m *Manager) verify(q *part, res *cni.Result) error {
 	if q.planned {
 		if err := request.CheckRoutes(q.Network, q.asked.DefaultRoute, res); err != nil {
 			return err
 		}
 	}
-	return q.asked.CheckAddresses(q.Network, q.IfName, res)
+	err := q.asked.CheckAddresses(q.Network, q.IfName, res)
+	if err != nil && q.lenient {
+		m.options.Warn("pod "+q.rt.ContainerID, err)
+		return nil
+	}
+	return err
 }

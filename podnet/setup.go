@@ -194,5 +194,5 @@ func (m *Manager) add(ctx context.Context, pod *Pod, q *part) (err error) {
 	if err != nil {
 		return err
 	}
-	return q.verify(res)
+	return m.verify(q, res)
 }

@@ -330,11 +330,19 @@ func TestPodResourceWithoutDevices(t *testing.T) {
 	}
 }
 
-// TestPodAddressesAsRequested checks that a pod does not start with other addresses than it requests.
+// TestPodAddressesAsRequested checks that a pod does not start with other addresses than it requests, whether or not the
+// plugin declares the capabilities. It gets the request in both cases, as with Multus.
 func TestPodAddressesAsRequested(t *testing.T) {
+	for _, capabilities := range []string{`, "capabilities": {"ips": true, "mac": true}`, `, "capabilities": {"mac": false}`, ""} {
+		podAddressesAsRequested(t, capabilities)
+	}
+}
+
+func podAddressesAsRequested(t *testing.T, capabilities string) {
+	t.Helper()
 	h := newPodHost(t)
 	h.file(filepath.Join(h.bin, "one"), strings.Replace(fmt.Sprintf(logging, h.log), `"sandbox":"/x"}]`, `"sandbox":"/x","mac":"02:00:00:00:00:05"}],"ips":[{"address":"10.0.0.5/24"},{"address":"fd00::5/64"}]`, 1))
-	h.define("lan", `{"cniVersion": "1.0.0", "type": "one", "capabilities": {"ips": true, "mac": true}}`, "")
+	h.define("lan", `{"cniVersion": "1.0.0", "type": "one"`+capabilities+`}`, "")
 	for asked, want := range map[string]string{
 		`"ips": ["10.0.0.5"]`: "",
 		`"ips": ["10.0.0.5/16", "FD00:0::5/64"], "mac": "02:00:00:00:00:05"`: "",
@@ -349,6 +357,9 @@ func TestPodAddressesAsRequested(t *testing.T) {
 			t.Errorf("%s: %v, want %q", asked, err, want)
 		}
 		calls := strings.Join(h.calls(), "\n")
+		if key, _, _ := strings.Cut(asked, ":"); !strings.Contains(calls, `"runtimeConfig":{`+key) {
+			t.Errorf("%s%s: the plugin got\n%s", asked, capabilities, calls)
+		}
 		if undone := strings.Contains(calls, "DEL net1") && strings.Contains(calls, "DEL eth0"); undone != (want != "") {
 			t.Errorf("%s: undone: %v\n%s", asked, undone, calls)
 		}

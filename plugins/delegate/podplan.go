@@ -65,6 +65,18 @@ func (c *podCall) planOne(ctx context.Context, r *podRequest, n *request.Network
 	if r.chosen {
 		changes = append(changes, each(request.WithDefaultRoute(n.DefaultRoute)))
 	}
+	names, err := declared(list)
+	if err != nil {
+		return nil, err
+	}
+	if c := n.WithCapabilities(withAddresses(names)); c != nil {
+		changes = append(changes, func(position int, plugin *rawjson.Object) error {
+			if position > 0 {
+				return nil
+			}
+			return c(plugin)
+		})
+	}
 	if err := edit(list, changes...); err != nil {
 		return nil, err
 	}
@@ -129,10 +141,7 @@ func (c *podCall) arguments(list *rawjson.Object, n *request.Network, isDefault 
 	if err != nil {
 		return nil, err
 	}
-	known := append(slices.Clone(names), "deviceID") // the plugins' configurations have it: see withDevice
-	if slices.Contains(known, PodAnnotations) {
-		known = append(known, "ips") // the plugin reads addresses from the annotations
-	}
+	known := append(withAddresses(names), "deviceID") // the plugins' configurations have it: see withDevice
 	asked, err := n.CapabilityArgs(list.String("name"), known)
 	if err != nil {
 		return nil, err
@@ -149,6 +158,14 @@ func (c *podCall) arguments(list *rawjson.Object, n *request.Network, isDefault 
 		}
 	}
 	return narrowed(from, asked, names)
+}
+
+// withAddresses adds the capability ips to those that a list declares if a plugin reads addresses from the annotations.
+func withAddresses(names []string) []string {
+	if slices.Contains(names, PodAnnotations) {
+		return append(slices.Clone(names), "ips")
+	}
+	return slices.Clone(names)
 }
 
 // addRuntimes adds the runtime's host ports and rates for the default network to those of the pod's annotations.

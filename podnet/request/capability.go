@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/cni/rawjson"
 )
 
 // A rate without a burst gets a burst of this duration at the rate, within these bounds. A whole packet of 64 KiB has
@@ -52,6 +53,33 @@ func (n *Network) asks() (out []asked) {
 	put("io.kubernetes.cri.pod-annotations", map[string]string{Prefix + "labels": n.Labels}, n.Labels != "", true)
 	put("cgroupPath", n.CgroupPath, n.CgroupPath != "", true)
 	return out
+}
+
+// WithCapabilities returns a change that makes a plugin declare the capabilities ips and mac, as far as the pod requests
+// them and they are not declared yet. The first plugin of a network gets the change. Definitions for Multus often declare
+// neither, because Multus passes both requests in CNI_ARGS, too. CheckAddresses finds a plugin that ignores them. Without
+// such a request, WithCapabilities returns nil.
+func (n *Network) WithCapabilities(declared []string) func(*rawjson.Object) error {
+	var missing []string
+	for _, a := range n.asks() {
+		if (a.capability == "ips" || a.capability == "mac") && !slices.Contains(declared, a.capability) {
+			missing = append(missing, a.capability)
+		}
+	}
+	if missing == nil {
+		return nil
+	}
+	return func(plugin *rawjson.Object) error {
+		all, err := object(plugin, "capabilities")
+		if err != nil {
+			return err
+		}
+		for _, name := range missing {
+			all.Set(name, []byte("true"))
+		}
+		plugin.Set("capabilities", all.Bytes())
+		return nil
+	}
 }
 
 // hostPorts returns the port mappings that have a host port. Kubelet also lists ports without one.
