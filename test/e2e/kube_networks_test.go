@@ -43,6 +43,7 @@ func TestPodNetworks(t *testing.T) {
 		{"without agents", networksWithoutAgents},
 		{"containerd and kubelet killed", networksAfterKill},
 		{"from Multus and back", switchToMultusAndBack},
+		{"manifests of Multus and whereabouts", foreignManifests},
 	} {
 		t.Run(one.name, func(t *testing.T) { one.run(t, c) })
 	}
@@ -75,9 +76,9 @@ func podNetworkValues(enabled bool) kubernetes.Values {
 
 // networkStatus is an element of the annotation network-status.
 type networkStatus struct {
-	Name, Interface string
-	IPs             []string
-	Default         bool
+	Name, Interface, Mac string
+	IPs                  []string
+	Default              bool
 }
 
 // severalPod starts a pod with networks on a node, and returns what its annotation network-status says.

@@ -42,6 +42,8 @@ type scaleRow struct {
 	Requests  int           // requests while it rests
 	Restart   int           // requests while it ends, starts again and comes to rest
 	Watches   int           // open watches
+
+	FirstPacket []time.Duration // from a Node's creation, when its host starts the program, until a packet to the host and back
 }
 
 // TestKubernetesScale runs our agent and flanneld in turn on one host, next to thousands of simulated nodes.
@@ -60,8 +62,8 @@ func TestKubernetesScale(t *testing.T) {
 		t.Run(size, func(t *testing.T) { rows = append(rows, scaleOf(t, p, size)...) })
 	}
 	for _, r := range rows {
-		t.Logf("%-9s %11s: joined after %v, %d kB, processor %v, API server %v, %d requests at the start, %d in %v at rest, %d at a restart, %d watches",
-			r.Side, r.Size, r.Joined.Round(10*time.Millisecond), r.Memory, r.Processor, r.Server, r.Start, r.Requests, scaleRest, r.Restart, r.Watches)
+		t.Logf("%-9s %11s: joined after %v, %d kB, processor %v, API server %v, %d requests at the start, %d in %v at rest, %d at a restart, %d watches; a new node's first packet after %v (%v to %v)",
+			r.Side, r.Size, r.Joined.Round(10*time.Millisecond), r.Memory, r.Processor, r.Server, r.Start, r.Requests, scaleRest, r.Restart, r.Watches, r.FirstPacket[len(r.FirstPacket)/2], r.FirstPacket[0], r.FirstPacket[len(r.FirstPacket)-1])
 	}
 }
 
@@ -86,10 +88,12 @@ func scaleOf(t *testing.T, p programs, size string) (rows []scaleRow) {
 	c.mustKubectl(t, "create", "namespace", "fairlead-system")
 	c.create(t, "/api/v1/nodes", nodes, scaleNode)
 	c.create(t, podsPath, pods, func(i int) object { return scalePod(i, nodes) })
-	n := c.kubeHost(t, "n0", "198.51.100.11", map[string]string{})
-	n.shell(t, "sysctl -qw net.ipv4.ip_forward=1 net.ipv4.neigh.default.gc_thresh3=100000 net.ipv4.neigh.default.gc_thresh2=100000 || true; mkdir -p /run/xtables")
+	n, joining := c.kubeHost(t, "n0", "198.51.100.11", map[string]string{}), c.kubeHost(t, "joining", "198.51.100.12", map[string]string{})
+	for _, h := range []*host{n, joining} {
+		h.shell(t, "sysctl -qw net.ipv4.ip_forward=1 net.ipv4.neigh.default.gc_thresh3=100000 net.ipv4.neigh.default.gc_thresh2=100000 || true; mkdir -p /run/xtables")
+	}
 	for _, side := range []string{"flanneld", "fairlead"} {
-		rows = append(rows, c.measureSide(t, n, side, size, nodes))
+		rows = append(rows, c.measureSide(t, n, joining, side, size, nodes))
 	}
 	return rows
 }
@@ -125,8 +129,7 @@ func (c *cluster) create(t *testing.T, path string, count int, objectOf func(i i
 
 // scaleNode returns a Node as flanneld and our agent publish it. Node 0 is the measured host.
 func scaleNode(i int) object {
-	cidr := fmt.Sprintf("10.%d.%d.0/24", 64+i>>8, i&255)
-	node := object{"apiVersion": "v1", "kind": "Node", "metadata": object{"name": fmt.Sprintf("n%d", i), "annotations": object{"node.alpha.kubernetes.io/ttl": "0"}}, "spec": object{"podCIDR": cidr, "podCIDRs": []string{cidr}}}
+	node := newNode(i)
 	if i > 0 {
 		ip, mac := fmt.Sprintf("172.16.%d.%d", i>>8, i&255), fmt.Sprintf("02:00:00:00:%02x:%02x", i>>8, i&255)
 		node["metadata"].(object)["annotations"] = object{
@@ -140,24 +143,26 @@ func scaleNode(i int) object {
 	return node
 }
 
+// newNode returns a Node that nobody has published yet.
+func newNode(i int) object {
+	cidr := scaleCIDR(i)
+	return object{"apiVersion": "v1", "kind": "Node", "metadata": object{"name": fmt.Sprintf("n%d", i), "annotations": object{"node.alpha.kubernetes.io/ttl": "0"}}, "spec": object{"podCIDR": cidr, "podCIDRs": []string{cidr}}}
+}
+
+func scaleCIDR(i int) string { return fmt.Sprintf("10.%d.%d.0/24", 64+i>>8, i&255) }
+
 // scalePod returns a pod on one of the other nodes, or on the measured host.
 func scalePod(i, nodes int) object {
 	return object{"apiVersion": "v1", "kind": "Pod", "metadata": object{"name": fmt.Sprintf("p%d", i), "labels": object{"app": fmt.Sprintf("app-%d", i%1000)}},
 		"spec": object{"nodeName": fmt.Sprintf("n%d", i%nodes), "containers": []object{{"name": "serve", "image": imageName}}}}
 }
 
-// measureSide runs one program on the host until it rests, and then for a while more.
-func (c *cluster) measureSide(t *testing.T, n *host, side, size string, nodes int) scaleRow {
+// measureSide runs one program on the host until it rests, for a while more, and while other nodes join.
+func (c *cluster) measureSide(t *testing.T, n, joining *host, side, size string, nodes int) scaleRow {
 	t.Helper()
 	row := scaleRow{Side: side, Size: size}
-	n.write(t, "/etc/kube-flannel/net-conf.json", `{"Network": "10.64.0.0/10", "Backend": {"Type": "vxlan"}}`)
-	n.write(t, "/etc/fairlead/agent.yaml", "node: n0\nstore: {kubernetes: {kubeconfig: "+kubeConfig+"}}\nnetwork: {subnets: [{cidr: 10.64.0.0/10, assign: podCIDR}], backends: [{type: vxlan}]}\n")
-	argv := []string{"/mnt/e2e/fairlead", "agent"}
-	if side == "flanneld" {
-		argv = []string{"env", "NODE_NAME=n0", "/mnt/e2e/flanneld", "--kube-subnet-mgr", "--kubeconfig-file=" + kubeConfig, "--iface=up0", "--net-config-path=/etc/kube-flannel/net-conf.json"}
-	}
-	start := func() string { return c.daemon(t, n, argv...) }
-	stop := func(pid string) { n.shell(t, "kill "+pid+"; while kill -0 "+pid+" 2>/dev/null; do sleep 0.1; done") }
+	start := func() string { return c.startSide(t, n, side, 0) }
+	stop := func(pid string) { stopSide(t, n, pid) }
 	before := c.requests(t, side)
 	idle := c.serverTime(t)
 	time.Sleep(scaleStart)
@@ -183,9 +188,33 @@ func (c *cluster) measureSide(t *testing.T, n *host, side, size string, nodes in
 	pid = start()
 	time.Sleep(scaleStart)
 	row.Restart = c.requests(t, side).all - rested.all
+	row.FirstPacket = c.firstPackets(t, n, joining, side, nodes)
 	stop(pid)
-	n.shell(t, "ip link show type vxlan | grep -o '^[0-9]*: [^:]*' | cut -d' ' -f2 | xargs -r -n1 ip link del; ip route flush proto 103 || true")
+	removeTunnels(t, n)
 	return row
+}
+
+// startSide starts one program on the host of a node.
+func (c *cluster) startSide(t *testing.T, n *host, side string, node int) (pid string) {
+	t.Helper()
+	name := fmt.Sprintf("n%d", node)
+	if side == "flanneld" {
+		n.write(t, "/etc/kube-flannel/net-conf.json", `{"Network": "10.64.0.0/10", "Backend": {"Type": "vxlan"}}`)
+		return c.daemon(t, n, "env", "NODE_NAME="+name, "/mnt/e2e/flanneld", "--kube-subnet-mgr", "--kubeconfig-file="+kubeConfig, "--iface=up0", "--net-config-path=/etc/kube-flannel/net-conf.json")
+	}
+	n.write(t, "/etc/fairlead/agent.yaml", "node: "+name+"\nstore: {kubernetes: {kubeconfig: "+kubeConfig+"}}\nnetwork: {subnets: [{cidr: 10.64.0.0/10, assign: podCIDR}], backends: [{type: vxlan}]}\n")
+	return c.daemon(t, n, "/mnt/e2e/fairlead", "agent")
+}
+
+// stopSide ends a program. A flanneld that still handles thousands of nodes does not end by itself.
+func stopSide(t *testing.T, n *host, pid string) {
+	t.Helper()
+	n.shell(t, "kill "+pid+"; for i in {1..100}; do kill -0 "+pid+" 2>/dev/null || exit 0; sleep 0.1; done; kill -9 "+pid)
+}
+
+func removeTunnels(t *testing.T, n *host) {
+	t.Helper()
+	n.shell(t, "ip link show type vxlan | grep -o '^[0-9]*: [^:]*' | cut -d' ' -f2 | xargs -r -n1 ip link del; ip route flush proto 103 || true")
 }
 
 // auditCount counts requests in the API server's audit log.

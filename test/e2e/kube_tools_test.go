@@ -92,34 +92,39 @@ func agnhostImage(t *testing.T) image {
 			"etc/nsswitch.conf": []byte("hosts: files dns\n"), "tmp/.keep": nil, "uploads/.keep": nil,
 		},
 	}
-	add := func(path, as string) {
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		i.files[strings.TrimPrefix(as, "/")] = raw
-	}
-	add(kubetest.Program(t, "test/images/agnhost"), "agnhost")
-	add(corednsProgram(t), "coredns")                                   // of DNS servers outside of the cluster
+	i.add(t, kubetest.Program(t, "test/images/agnhost"), "agnhost")
+	i.add(t, corednsProgram(t), "coredns")                              // of DNS servers outside of the cluster
 	i.files["localhost.crt"], i.files["localhost.key"] = certificate(t) // of its servers with TLS
-	libraries := map[string]bool{}
-	for _, name := range strings.Fields(agnhostTools) {
-		path, err := exec.LookPath(name)
-		if err != nil {
-			t.Fatalf("%s is missing: make conformance installs it", name)
-		}
-		add(path, "bin/"+name)
-		for _, l := range neededLibraries(t, path) {
-			libraries[l] = true
-		}
-	}
-	for l := range libraries {
-		add(l, l)
-	}
+	i.addTools(t, agnhostTools)
 	sleeper := busyboxImage(t)
 	sleeper.cmd = []string{"sleep", "86400"}
 	addToRegistry(i.files, "pause", "testing", sleeper)
 	return i
+}
+
+// add adds a file of the machine to an image.
+func (i image) add(t *testing.T, path, as string) {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i.files[strings.TrimPrefix(as, "/")] = raw
+}
+
+// addTools adds programs of the machine to an image, with their libraries.
+func (i image) addTools(t *testing.T, names string) {
+	t.Helper()
+	for _, name := range strings.Fields(names) {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			t.Fatalf("%s is missing: make conformance installs it", name)
+		}
+		i.add(t, path, "bin/"+name)
+		for _, l := range neededLibraries(t, path) {
+			i.add(t, l, l)
+		}
+	}
 }
 
 // addToRegistry adds an image to the files from which agnhost serves a registry.

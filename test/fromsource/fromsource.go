@@ -33,6 +33,15 @@ func Tests(dir, name, module, pkg, prepare string) (string, error) {
 	return program(dir, name, module, pkg, prepare, "test -c")
 }
 
+// Source returns the directory with the source of a module, "MODULE@VERSION".
+func Source(module string) (string, error) {
+	var m struct{ Dir, Error string }
+	if err := Decode(&m, "go", "mod", "download", "-json", module); err != nil {
+		return "", fmt.Errorf("%w: %s", err, m.Error)
+	}
+	return m.Dir, nil
+}
+
 func program(dir, name, module, pkg, prepare, verb string) (string, error) {
 	return built.Program(dir, name, func(temp string) *exec.Cmd {
 		cmd := exec.Command("sh", "-s", module, pkg, name, prepare, verb)
