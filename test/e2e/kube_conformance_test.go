@@ -75,6 +75,8 @@ type conformanceRow struct {
 	Failed          []string
 	Reasons         []string // of skipped specs, each after its spec's name
 	Took            time.Duration
+
+	output string // of failed specs
 }
 
 // TestConformance runs the tests that Kubernetes has for networks, as they are.
@@ -124,6 +126,9 @@ func TestConformance(t *testing.T) {
 			row.Specs = name
 			for _, f := range row.Failed {
 				t.Error("failed:", f)
+			}
+			if row.output != "" {
+				t.Log(row.output)
 			}
 			t.Logf("%s: %d passed, %d failed, %d skipped in %v", k, row.Passed, len(row.Failed), row.Skipped, row.Took.Round(time.Second))
 			rows = append(rows, row)
@@ -176,6 +181,7 @@ func (c *cluster) runSuite(t *testing.T, suite, focus, skip string) conformanceR
 		row.Skipped += out.Skipped
 		row.Failed = append(row.Failed, out.Failed...)
 		row.Reasons = append(row.Reasons, out.Reasons...)
+		row.output += out.output
 	}
 	processes := specProcesses()
 	for i := range processes {
@@ -214,6 +220,7 @@ type junitCase struct {
 	Skipped *struct {
 		Message string `xml:"message,attr"`
 	} `xml:"skipped"`
+	Output string `xml:"system-err"`
 }
 
 func readReport(dir string) (list []junitCase, err error) {
@@ -298,6 +305,7 @@ func (c *cluster) runSpecs(suite string, specs []string, i int) (row conformance
 			}
 			message = strings.Join(strings.Fields(message), " ")
 			row.Failed = append(row.Failed, name+": "+message[:min(len(message), 300)])
+			row.output += name + ":\n" + x.Output[:min(len(x.Output), 20000)] + "\n"
 			ran++
 		case spec && x.Status == "passed":
 			row.Passed++
