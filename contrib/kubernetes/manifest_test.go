@@ -235,3 +235,20 @@ func TestDefinitionsStay(t *testing.T) {
 		t.Errorf("%d definitions", n)
 	}
 }
+
+// TestColumns checks that no column of kubectl get takes all values of a list: kubectl prints the first one only.
+func TestColumns(t *testing.T) {
+	raw, err := os.ReadFile("fairlead.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	columns := regexp.MustCompile(`(?m)^ +- \{name: .*jsonPath: .*$`).FindAllString(string(raw), -1)
+	if len(columns) < 20 {
+		t.Fatalf("%d columns", len(columns))
+	}
+	for _, c := range columns {
+		if strings.Contains(c, "[*]") {
+			t.Errorf("kubectl get shows one value only: %s", strings.TrimSpace(c))
+		}
+	}
+}
