@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -165,8 +166,11 @@ func (e *Engine) pollFor(limit time.Duration, question func() (yes bool, err err
 	for began := time.Now(); ; {
 		yes, err := question()
 		waited := time.Since(began)
-		if yes || err != nil || waited > limit {
+		if yes || err != nil {
 			return yes, err
+		}
+		if waited > limit {
+			return false, context.Cause(e.ctx) // the context may have ended during a long question
 		}
 		if err := e.pause(max(portPollInterval, waited/8)); err != nil {
 			return false, err

@@ -30,4 +30,7 @@ func TestPoll(t *testing.T) {
 	if yes, err := e.poll(func() (bool, error) { end(cause); return false, nil }); yes || err != cause {
 		t.Errorf("after the end of the context: %v, %v", yes, err)
 	}
+	if yes, err := e.pollFor(0, func() (bool, error) { time.Sleep(time.Millisecond); return false, nil }); yes || err != cause {
+		t.Errorf("after the end of the context and of the limit: %v, %v", yes, err)
+	}
 }
