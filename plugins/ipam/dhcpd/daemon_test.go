@@ -149,9 +149,11 @@ func TestReleaseOfLinkThatWasDown(t *testing.T) {
 	if _, err := d.Allocate(context.Background(), r); err != nil {
 		t.Fatal(err)
 	}
-	if got := n.Leases(); !strings.Contains(got, "10.0.0.") || !strings.Contains(got, "fd00::") {
-		t.Fatalf("leases of the server: %s", got)
-	}
+	// Wait for the server to write down both leases.
+	kerneltest.Until(t, func() bool {
+		got := n.Leases()
+		return strings.Contains(got, "10.0.0.") && strings.Contains(got, "fd00::")
+	})
 	kerneltest.Run(t, "ip", "link", "set", "br0", "type", "bridge", "stp_state", "1", "forward_delay", "200")
 	kerneltest.In(t, netns, "ip", "link", "set", "eth0", "down")
 	// Wait for the bridge to notice that.
