@@ -1,7 +1,10 @@
 package kernel_test
 
 import (
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
@@ -35,5 +38,43 @@ func TestEngineOfAnotherNamespace(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestRepairTapInUse repairs the hardware address of a tap that a virtual machine has open.
+func TestRepairTapInUse(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	kerneltest.Needs(t, "tap")
+	ns, id := kerneltest.Netns(t), 7
+	e := open(t, ns, kernel.Options{})
+	list := kernel.Objects{&kernel.Tap{Name: "eth0", MAC: "02:00:00:00:00:02", UID: &id, GID: &id, OwnerTag: "fairlead n/c/eth0"}}
+	if err := e.Apply(list); err != nil {
+		t.Fatal(err)
+	}
+	e.DiscardUndo()
+	err := kerneltest.Inside(ns, func() error {
+		fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { unix.Close(fd) })
+		req, err := unix.NewIfreq("eth0")
+		if err != nil {
+			return err
+		}
+		req.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI)
+		return unix.IoctlIfreq(fd, unix.TUNSETIFF, req)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kerneltest.In(t, ns, "ip", "link", "set", "eth0", "address", "02:00:00:00:00:99")
+	done, err := e.Repair(list)
+	if err != nil || len(done) != 1 || done[0].Err != nil {
+		t.Errorf("repair: %v, %v", done, err)
+	}
+	if got := kerneltest.In(t, ns, "ip", "link", "show", "eth0"); !strings.Contains(got, "02:00:00:00:00:02") {
+		t.Errorf("after the repair: %s", got)
 	}
 }

@@ -209,16 +209,7 @@ func (t *Tap) diff(e *Engine) ([]string, error) {
 	if multi := netlink.Uint8(netlink.Attr(l.data, tunMultiQueue)) != 0; multi != t.MultiQueue {
 		return nil, &goneError{fmt.Sprintf("multi_queue is %s, want %s", onOff(multi), onOff(t.MultiQueue))}
 	}
-	d := t.attrs().differs(l)
-	for _, x := range []struct {
-		what string
-		want *int
-		have []byte
-	}{{"owner", t.UID, netlink.Attr(l.data, tunOwner)}, {"group", t.GID, netlink.Attr(l.data, tunGroup)}} {
-		if x.want != nil && (x.have == nil || int(netlink.Uint32(x.have)) != *x.want) {
-			d = append(d, fmt.Sprintf("%s is not %d", x.what, *x.want))
-		}
-	}
+	d := append(t.attrs().differs(l), t.usersDiffer(l)...)
 	if t.Master == "" {
 		return d, nil
 	}
@@ -230,6 +221,20 @@ func (t *Tap) diff(e *Engine) ([]string, error) {
 		d = append(d, "is not a port of "+t.Master)
 	}
 	return d, err
+}
+
+// usersDiffer compares who may open the link.
+func (t *Tap) usersDiffer(l *LinkInfo) (d []string) {
+	for _, x := range []struct {
+		what string
+		want *int
+		have []byte
+	}{{"owner", t.UID, netlink.Attr(l.data, tunOwner)}, {"group", t.GID, netlink.Attr(l.data, tunGroup)}} {
+		if x.want != nil && (x.have == nil || int(netlink.Uint32(x.have)) != *x.want) {
+			d = append(d, fmt.Sprintf("%s is not %d", x.what, *x.want))
+		}
+	}
+	return d
 }
 
 func (t *Tap) attrs() commonAttrs {
@@ -260,14 +265,14 @@ func (t *Tap) restore(e *Engine) error {
 			return err
 		}
 	}
+	if len(t.usersDiffer(l)) == 0 {
+		return nil // the kernel refuses to set them while a program has a link with one queue open
+	}
 	return t.restoreUsers(e)
 }
 
 // restoreUsers sets who may open the link.
 func (t *Tap) restoreUsers(e *Engine) error {
-	if t.UID == nil && t.GID == nil {
-		return nil
-	}
 	fd, err := t.open(e)
 	if err != nil {
 		return err
