@@ -173,7 +173,9 @@ func TestCacheBelowReadOnlyDirectory(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _, _ = syscall.Unmount(results, syscall.MNT_DETACH), syscall.Unmount(dir, syscall.MNT_DETACH) }) // before the directory is removed
+	t.Cleanup(func() { // before the directory is removed
+		_, _ = syscall.Unmount(results, syscall.MNT_DETACH), syscall.Unmount(dir, syscall.MNT_DETACH)
+	})
 	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); !errors.Is(err, syscall.EROFS) {
 		t.Fatalf("the directory is writable: %v", err)
 	}

@@ -162,10 +162,11 @@ func (c *podCall) arguments(list *rawjson.Object, n *request.Network, isDefault 
 
 // withAddresses adds the capability ips to those that a list declares if a plugin reads addresses from the annotations.
 func withAddresses(names []string) []string {
+	names = slices.Clone(names)
 	if slices.Contains(names, PodAnnotations) {
-		return append(slices.Clone(names), "ips")
+		names = append(names, "ips")
 	}
-	return slices.Clone(names)
+	return names
 }
 
 // addRuntimes adds the runtime's host ports and rates for the default network to those of the pod's annotations.

@@ -161,13 +161,11 @@ func scalePod(i, nodes int) object {
 func (c *cluster) measureSide(t *testing.T, n, joining *host, side, size string, nodes int) scaleRow {
 	t.Helper()
 	row := scaleRow{Side: side, Size: size}
-	start := func() string { return c.startSide(t, n, side, 0) }
-	stop := func(pid string) { stopSide(t, n, pid) }
 	before := c.requests(t, side)
 	idle := c.serverTime(t)
 	time.Sleep(scaleStart)
 	began, busy := time.Now(), c.serverTime(t)
-	pid := start()
+	pid := c.startSide(t, n, side, 0)
 	kerneltest.Within(t, 5*time.Minute, func() error {
 		if routes := strings.Count(n.shell(t, "ip route show"), "10."); routes < nodes-1 {
 			return fmt.Errorf("%s has %d routes", side, routes)
@@ -184,12 +182,12 @@ func (c *cluster) measureSide(t *testing.T, n, joining *host, side, size string,
 	time.Sleep(scaleRest)
 	rested := c.requests(t, side)
 	row.Requests = rested.all - started.all
-	stop(pid)
-	pid = start()
+	stopSide(t, n, pid)
+	pid = c.startSide(t, n, side, 0)
 	time.Sleep(scaleStart)
 	row.Restart = c.requests(t, side).all - rested.all
 	row.FirstPacket = c.firstPackets(t, n, joining, side, nodes)
-	stop(pid)
+	stopSide(t, n, pid)
 	removeTunnels(t, n)
 	return row
 }

@@ -122,7 +122,9 @@ func (i image) addTools(t *testing.T, names string) {
 		}
 		i.add(t, path, "bin/"+name)
 		for _, l := range neededLibraries(t, path) {
-			i.add(t, l, l)
+			if _, has := i.files[strings.TrimPrefix(l, "/")]; !has {
+				i.add(t, l, l)
+			}
 		}
 	}
 }
