@@ -274,7 +274,7 @@ func (e *Engine) NFTElements(set Element) ([]*Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	msgs, err := c.Dump(netlink.Request{Type: nft.Subsystem | unix.NFT_MSG_GETSETELEM, Body: nft.SetMessage(set.Family, set.Table, set.Set)})
+	msgs, err := nft.DumpElements(c, set.Family, set.Table, set.Set)
 	if netlink.IsAbsent(err) {
 		return nil, nil
 	}

@@ -203,17 +203,40 @@ func (e *Engine) dropPart(b *transaction, n *NFT) error {
 }
 
 // keepsElement reports whether a set has an element that is not leaving. It reads the set's list only up to the first
-// one, so the cost does not grow with the set. The transaction fails if the set changes meanwhile.
+// one, so the cost does not grow with the set. The transaction fails if the set changes meanwhile. The error is
+// unix.ERESTART if the list is incomplete.
 func (e *Engine) keepsElement(set *NFT, leaving map[string]bool) (keeps bool, _ error) {
 	c, err := netlink.Dial(unix.NETLINK_NETFILTER, e.rx) // its own socket: the rest of the list is not read
 	if err != nil {
 		return false, err
 	}
 	defer c.Close()
-	list := netlink.Request{Type: nft.Subsystem | unix.NFT_MSG_GETSETELEM, Body: nft.SetMessage(set.Family, set.Table, set.Name)}
-	err = c.DumpUntil(list, func(msgs [][]byte) bool {
-		keeps = slices.ContainsFunc(nft.ParseElements(msgs), func(x nft.ElementInfo) bool { return !leaving[string(x.Key)] })
-		return keeps
-	})
-	return keeps, err
+	w := stayingSearch{leaving: leaving, listed: nft.Repeats{}}
+	if err := c.DumpUntil(nft.ListElements(set.Family, set.Table, set.Name), w.part); err != nil {
+		return false, err
+	}
+	return w.result()
+}
+
+// stayingSearch looks for an element that is not leaving.
+type stayingSearch struct {
+	leaving    map[string]bool // keys
+	listed     nft.Repeats
+	found      bool
+	incomplete bool
+}
+
+// part searches a part of the set's list, and reports whether it found an element.
+func (w *stayingSearch) part(msgs [][]byte) bool {
+	w.incomplete = w.listed.Add(msgs) || w.incomplete
+	w.found = slices.ContainsFunc(nft.ParseElements(msgs), func(x nft.ElementInfo) bool { return !w.leaving[string(x.Key)] })
+	return w.found
+}
+
+// result reports whether an element was found. If not, the error is unix.ERESTART if the list lacks elements.
+func (w *stayingSearch) result() (bool, error) {
+	if !w.found && w.incomplete {
+		return false, unix.ERESTART
+	}
+	return w.found, nil
 }

@@ -145,6 +145,36 @@ func TestRemoveLargeAttachment(t *testing.T) {
 	}
 }
 
+// TestListOfReorderedSet lists a set right after many elements were added. The kernel then moves them into a larger hash
+// table, which changes their order between the parts of the list.
+func TestListOfReorderedSet(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	e := open(t, "", kernel.Options{})
+	list := masquerade("10.1.0.1")
+	for n := range 1000 {
+		list = append(list, element(owner, fmt.Sprintf("10.1.%d.%d", 1+n/250, n%250)))
+	}
+	for range 150 {
+		if err := e.Apply(list); err != nil {
+			t.Fatal(err)
+		}
+		for range 4 {
+			have, err := e.NFTElements(kernel.Element{Family: "inet", Table: "fairlead", Set: "masq-net", Type: "ipv4_addr"})
+			keys := map[string]bool{}
+			for _, x := range have {
+				keys[x.Key] = true
+			}
+			if err != nil || len(keys) != 1001 || len(have) != len(keys) {
+				t.Fatalf("the list of 1001 elements has %d, %d of them repeated: %v", len(have), len(have)-len(keys), err)
+			}
+		}
+		if err := e.Remove(list); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestRemoveEmptyGroupOfSeveral removes the last element of one group, while another group of the same list has more.
 func TestRemoveEmptyGroupOfSeveral(t *testing.T) {
 	t.Parallel()

@@ -94,16 +94,12 @@ func readSet(e *kernel.Engine, family, table, name string) *nft.Set {
 	if flags&nft.SetFlagConcat != 0 {
 		return unknown
 	}
-	msgs, err := c.Dump(netlink.Request{Type: nft.Subsystem | unix.NFT_MSG_GETSETELEM, Body: nft.SetMessage(family, table, name)})
+	msgs, err := nft.DumpElements(c, family, table, name)
 	if err != nil {
 		return unknown
 	}
 	out := &nft.Set{Intervals: flags&unix.NFT_SET_INTERVAL != 0}
-	for _, m := range msgs {
-		if len(m) > 4 {
-			netlink.EachAttr(netlink.Attr(m[4:], unix.NFTA_SET_ELEM_LIST_ELEMENTS), func(_ uint16, p []byte) { out.Elements = append(out.Elements, nft.ParseSetElement(p)) })
-		}
-	}
+	nft.EachElement(msgs, func(attrs []byte) { out.Elements = append(out.Elements, nft.ParseSetElement(attrs)) })
 	if len(out.Elements) > manyElements {
 		return unknown
 	}

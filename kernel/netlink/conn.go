@@ -152,11 +152,20 @@ func (c *Conn) Do(reqs []Request) ([]Response, error) {
 // a bounded time. Then it returns EAGAIN with everything it received: each message was true at some moment, and some
 // messages repeat.
 func (c *Conn) Dump(r Request) ([][]byte, error) {
+	return c.DumpComplete(r, func([][]byte) bool { return true })
+}
+
+// DumpComplete is Dump for a list that may lack something although the kernel reports no change. complete recognises
+// that; the dump is then repeated as if a change had interrupted it.
+func (c *Conn) DumpComplete(r Request, complete func([][]byte) bool) ([][]byte, error) {
 	r.Flags |= unix.NLM_F_DUMP
 	return retryDump(func() ([][]byte, error) {
 		resp, err := c.Do([]Request{r})
 		if err != nil {
 			return nil, err
+		}
+		if resp[0].Err == nil && !complete(resp[0].Messages) {
+			resp[0].Err = errDumpInterrupted
 		}
 		return resp[0].Messages, resp[0].Err
 	})

@@ -80,18 +80,13 @@ type ElementInfo struct {
 
 // ParseElements decodes messages about elements.
 func ParseElements(msgs [][]byte) (out []ElementInfo) {
-	for _, m := range msgs {
-		if len(m) < 4 {
-			continue
-		}
-		netlink.EachAttr(netlink.Attr(m[4:], unix.NFTA_SET_ELEM_LIST_ELEMENTS), func(_ uint16, p []byte) {
-			out = append(out, ElementInfo{
-				Key:     netlink.Attr(netlink.Attr(p, unix.NFTA_SET_ELEM_KEY), unix.NFTA_DATA_VALUE),
-				Data:    netlink.Attr(netlink.Attr(p, unix.NFTA_SET_ELEM_DATA), unix.NFTA_DATA_VALUE),
-				Comment: ParseComment(netlink.Attr(p, unix.NFTA_SET_ELEM_USERDATA)),
-			})
+	EachElement(msgs, func(p []byte) {
+		out = append(out, ElementInfo{
+			Key:     netlink.Attr(netlink.Attr(p, unix.NFTA_SET_ELEM_KEY), unix.NFTA_DATA_VALUE),
+			Data:    netlink.Attr(netlink.Attr(p, unix.NFTA_SET_ELEM_DATA), unix.NFTA_DATA_VALUE),
+			Comment: ParseComment(netlink.Attr(p, unix.NFTA_SET_ELEM_USERDATA)),
 		})
-	}
+	})
 	return out
 }
 

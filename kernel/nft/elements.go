@@ -91,9 +91,9 @@ func (s *Elements) Flush() netlink.Request {
 	return netlink.Request{Type: Subsystem | unix.NFT_MSG_DELSETELEM, Body: SetMessage(s.Family, s.Table, s.Set)}
 }
 
-// List returns the request for the list of elements.
-func (s *Elements) List() netlink.Request {
-	return netlink.Request{Type: Subsystem | unix.NFT_MSG_GETSETELEM, Body: SetMessage(s.Family, s.Table, s.Set)}
+// Dump lists the elements completely, for Parse.
+func (s *Elements) Dump(c *netlink.Conn) ([][]byte, error) {
+	return DumpElements(c, s.Family, s.Table, s.Set)
 }
 
 // requests distributes the keys among as many messages as they need. value appends what an element has besides its key.

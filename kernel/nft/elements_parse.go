@@ -19,8 +19,7 @@ type bound struct {
 	extra     bool // has a timeout, a comment or a statement, which Elements does not write
 }
 
-// Parse decodes the kernel's list of elements, values by key. The list has some elements twice while a hash table grows.
-// regular is false if there is something that Add would not have written: then only Flush can be relied upon to delete the
+// Parse decodes the kernel's list of elements, values by key. regular is false if there is something that Add would not have written: then only Flush can be relied upon to delete the
 // elements.
 func (s *Elements) Parse(msgs [][]byte) (elements map[string]string, regular bool) {
 	list := s.bounds(msgs)
@@ -42,14 +41,7 @@ func (s *Elements) Parse(msgs [][]byte) (elements map[string]string, regular boo
 }
 
 func (s *Elements) bounds(msgs [][]byte) (out []bound) {
-	for _, m := range msgs {
-		if len(m) < 4 {
-			continue
-		}
-		netlink.EachAttr(netlink.Attr(m[4:], unix.NFTA_SET_ELEM_LIST_ELEMENTS), func(_ uint16, p []byte) {
-			out = append(out, s.bound(p))
-		})
-	}
+	EachElement(msgs, func(attrs []byte) { out = append(out, s.bound(attrs)) })
 	return out
 }
 

@@ -102,7 +102,7 @@ func (p *Programmer) Elements(t *Table, name string) (map[string]string, error) 
 	if err != nil {
 		return nil, tableError(t, err)
 	}
-	msgs, err := p.conn.Dump(s.List())
+	msgs, err := s.Dump(p.conn)
 	if err != nil {
 		return nil, tableError(t, fmt.Errorf("list set %s: %w", name, err))
 	}

@@ -45,7 +45,7 @@ func (r *reading) set(name string, m []byte) error {
 		r.differs("set %s: %s", name, d[0])
 		return nil
 	}
-	msgs, err := r.p.conn.Dump(want.List())
+	msgs, err := want.Dump(r.p.conn)
 	if err != nil {
 		return fmt.Errorf("list set %s: %w", name, err)
 	}

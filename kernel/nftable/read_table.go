@@ -85,7 +85,7 @@ func (r *reading) tableSets(out *Table) error {
 			continue
 		}
 		e := nft.Elements{Family: out.Family, Table: out.Name, Set: name, Type: typ, Interval: s.Interval}
-		list, err := r.p.conn.Dump(e.List())
+		list, err := e.Dump(r.p.conn)
 		if err != nil {
 			return fmt.Errorf("list set %s: %w", name, err)
 		}
