@@ -1,10 +1,12 @@
-// Package etcdtest gives tests a real etcd from Debian's etcd-server, with one or more members. Tests can kill, pause
+// Package etcdtest gives tests a real etcd, with one or more members: that of Debian's etcd-server, or the current one. Tests can kill, pause
 // and restart them. Everything ends with the test.
 package etcdtest
 
 import (
+	"cmp"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -24,6 +26,8 @@ type Options struct {
 	TLS bool // with member and client certificates
 
 	Flags []string // additional flags of every member
+
+	Program string // "": Debian's
 }
 
 // Cluster is a running etcd.
@@ -45,7 +49,7 @@ func Start(t testing.TB, o Options) *Cluster {
 		c.Files = newFiles(t, c.dir, o.Addrs)
 	}
 	for i := range max(o.Members, 1) {
-		m := &Member{Name: fmt.Sprintf("m%d", i), c: c, flags: o.Flags, dir: filepath.Join(c.dir, fmt.Sprintf("m%d", i))}
+		m := &Member{Name: fmt.Sprintf("m%d", i), c: c, program: cmp.Or(o.Program, os.Getenv(programVariable), "etcd"), flags: o.Flags, dir: filepath.Join(c.dir, fmt.Sprintf("m%d", i))}
 		m.address(o, i)
 		c.Members = append(c.Members, m)
 	}

@@ -19,6 +19,7 @@ type Member struct {
 	netns        string
 	client, peer string // host:port
 	dir          string
+	program      string
 	flags        []string
 
 	cmd    *kerneltest.Child
@@ -39,7 +40,7 @@ func (m *Member) PID() int { return m.cmd.Process.Pid }
 
 func (m *Member) start() {
 	m.c.t.Helper()
-	args := []string{"etcd", "--name", m.Name, "--data-dir", m.dir, "--heartbeat-interval", "50", "--election-timeout", "500",
+	args := []string{m.program, "--name", m.Name, "--data-dir", m.dir, "--heartbeat-interval", "50", "--election-timeout", "500",
 		"--unsafe-no-fsync", // no test loses power, and a busy disk would delay every commit
 		"--listen-client-urls", m.Endpoint(), "--advertise-client-urls", m.Endpoint(),
 		"--listen-peer-urls", m.peerURL(), "--initial-advertise-peer-urls", m.peerURL(), "--initial-cluster", m.c.initial()}

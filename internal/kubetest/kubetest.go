@@ -76,7 +76,7 @@ const token = "fairlead-kubetest"
 func Start(t testing.TB) *Server {
 	t.Helper()
 	path := Program(t, "cmd/kube-apiserver")
-	etcd := etcdtest.Start(t, etcdtest.Options{})
+	etcd := etcdtest.Start(t, etcdtest.Options{Program: etcdtest.Current(t)})
 	dir := t.TempDir()
 	write(t, dir+"/tokens.csv", token+",admin,admin,system:masters\n")
 	write(t, dir+"/sa.key", key(t))

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/internal/etcdtest"
 	"github.com/fairlead/fairlead/internal/kubetest"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
@@ -18,6 +19,7 @@ import (
 const (
 	oldestKubernetes = "1.33.13" // kubernetes/go.mod pins it
 	kubernetesBin    = "/opt/kubernetes/bin"
+	etcdBin          = "/opt/etcd"
 	podRange         = "10.210.0.0/16" // each node gets a /24
 	podRange6        = "fd00:210::/48" // each node gets a /64
 	serviceRange     = "10.96.0.0/16"
@@ -80,7 +82,7 @@ func sixOf(ip string) string {
 func (c *cluster) kubeHost(t *testing.T, port, ip string, binds map[string]string) *host {
 	t.Helper()
 	h := &host{name: hostName(), outside: c.wire.netns}
-	binds[c.bin], binds[c.dir] = kubernetesBin, "/mnt/e2e"
+	binds[c.bin], binds[c.dir], binds[filepath.Dir(etcdtest.Current(t))] = kubernetesBin, "/mnt/e2e", etcdBin
 	h.start(t, binds)
 	c.keepLogs(t, h, port)
 	c.wire.join(t, h, port, ip)
@@ -126,7 +128,11 @@ func (c *cluster) startStore(t *testing.T) {
 	h.write(t, "/etc/kubernetes/tokens.csv", "e2e,admin,admin,system:masters\n")
 	h.write(t, "/etc/kubernetes/sa.key", newKey(t))
 	h.write(t, "/etc/kubernetes/audit.json", auditPolicy)
-	c.daemon(t, h, "/usr/bin/etcd", "--data-dir=/var/lib/etcd", "--unsafe-no-fsync", "--log-level=warn",
+	program := etcdBin + "/etcd"
+	if c.version == oldestKubernetes {
+		program = "/usr/bin/etcd" // Debian's old one: the API server then does without some of its caches
+	}
+	c.daemon(t, h, program, "--data-dir=/var/lib/etcd", "--unsafe-no-fsync", "--log-level=warn",
 		"--listen-client-urls=http://127.0.0.1:2379,"+agentStore, "--advertise-client-urls="+agentStore)
 	c.startAPI(t)
 }
