@@ -34,7 +34,7 @@ const scaleStart = 20 * time.Second
 // which each ends.
 const (
 	serverStarts = 10
-	serverStart  = 8 * time.Second
+	serverStart  = 5 * time.Second
 )
 
 // scaleRow has the measurements of one program in a cluster of one size.

@@ -67,8 +67,11 @@ func TestListsEnd(t *testing.T) {
 	var limits []string
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		limits = append(limits, r.URL.Path+" "+r.URL.Query().Get("timeout"))
-		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprint(w, `{"kind": "NodeList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}}`)
+		if r.URL.Path == "/api/v1/nodes" {
+			fmt.Fprint(w, "k8s\x00\x12\x05\x0a\x03\x12\x011") // an empty list at revision 1, in protobuf
+			return
+		}
+		fmt.Fprint(w, `{"metadata": {"resourceVersion": "1"}}`)
 	})
 	for _, prefix := range []string{cluster.NetworksPrefix, cluster.NodesPrefix} {
 		if _, _, err := s.List(t.Context(), prefix); err != nil {

@@ -109,23 +109,6 @@ func (s *Store) listNodes(ctx context.Context) (entries []store.Entry, revision 
 	return entries, revision, err
 }
 
-// eachNode calls f for each Node, and returns the revision of the list.
-func (s *Store) eachNode(ctx context.Context, f func(*corev1.Node)) (revision int64, err error) {
-	for next := ""; ; {
-		list := &corev1.NodeList{}
-		r := s.core.Get().Resource("nodes").Timeout(answerWithin)
-		if err := r.VersionedParams(&metav1.ListOptions{Limit: pageSize, Continue: next}, s.parameters).Do(ctx).Into(list); err != nil {
-			return 0, convert(err)
-		}
-		for i := range list.Items {
-			f(&list.Items[i])
-		}
-		if next = list.Continue; next == "" {
-			return number(list.ResourceVersion), nil
-		}
-	}
-}
-
 // watchNodes calls f for each change of a node's entry. A Node changes often for other reasons.
 func (s *Store) watchNodes(ctx context.Context, after int64, f func(store.Batch) error) error {
 	w, err := s.core.Get().Resource("nodes").MaxRetries(0).
