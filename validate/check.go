@@ -151,7 +151,7 @@ func (c *checker) member(at string) {
 			return err
 		}
 		kind = conf.Network.Type
-		return c.validated(conf)
+		return c.validated(at, conf)
 	})
 	if kind == "" {
 		return
@@ -191,7 +191,7 @@ func (c *checker) chain(at, kind string, data []byte) {
 }
 
 // validated runs the plugin's own validation, if it is one of this project.
-func (c *checker) validated(conf *libcni.NetworkConfig) error {
+func (c *checker) validated(at string, conf *libcni.NetworkConfig) error {
 	if conf.Network.Type == delegate.NetworkType {
 		return delegate.ValidateNetwork(conf.Bytes)
 	}
@@ -205,7 +205,11 @@ func (c *checker) validated(conf *libcni.NetworkConfig) error {
 	}
 	req.SetString("cniVersion", c.CNIVersion)
 	req.SetString("name", c.Network)
-	return check(req.Bytes())
+	if err := check(req.Bytes()); err != nil {
+		return err
+	}
+	c.pools = append(c.pools, pools(at, conf, req.Bytes())...)
+	return nil
 }
 
 // validation returns the validation of this project's plugin with a name, or nil. A runtime can call an IPAM plugin, too.

@@ -122,3 +122,46 @@ func FuzzValidate(f *testing.F) {
 		}
 	})
 }
+
+// TestSharedAddresses checks the warning about two networks that give one address to two containers.
+func TestSharedAddresses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	conf := func(name, keys, ipam string) string {
+		path := filepath.Join(dir, name+".conf")
+		raw := `{"cniVersion":"1.0.0","name":"` + name + `",` + keys + `,"ipam":{"type":"host-local",` + ipam + `}}`
+		if err := os.WriteFile(path, []byte(raw), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	const whole = `"subnet":"10.1.0.0/16"`
+	first := conf("first", `"type":"bridge"`, whole+`,"rangeEnd":"10.1.127.255"`)
+	for name, c := range map[string]struct {
+		keys, ipam, place string
+	}{
+		"same":         {`"type":"bridge","bridge":"cni0"`, whole, "the bridge cni0"},
+		"second-range": {`"type":"bridge"`, `"ranges":[[{"subnet":"fd00::/64"}],[{"subnet":"10.1.5.0/24"}]]`, "the bridge cni0"},
+		"upper-half":   {`"type":"bridge"`, `"subnet":"10.1.0.0/16","rangeStart":"10.1.128.0"`, ""},
+		"beside":       {`"type":"bridge"`, `"subnet":"10.2.0.0/16"`, ""},
+		"other-bridge": {`"type":"bridge","bridge":"br1"`, whole, ""},
+		"other-vlan":   {`"type":"bridge","vlan":5`, whole, ""},
+		"other-plugin": {`"type":"ptp"`, whole, ""},
+		"macvlan":      {`"type":"macvlan","master":"eth0"`, whole, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, want := "", ""
+			if c.place != "" {
+				want = "network first (" + first + ") gives the same addresses on " + c.place + ": two containers can get one address. Use another subnet or bridge"
+			}
+			for _, w := range Files([]string{first, conf(name, c.keys, c.ipam)}, nil)[1].Warnings {
+				if w.Key == "ipam" {
+					got += w.Problem
+				}
+			}
+			if got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+		})
+	}
+}

@@ -27,6 +27,7 @@ type Report struct {
 	NoVersion bool `json:"-"` // the file has no version, so CNIVersion is the default
 	dropIn    bool
 	data      []byte
+	pools     []pool
 }
 
 // Finding is a problem or a warning, and its place in the file.
@@ -50,6 +51,7 @@ func Files(files, pluginDirs []string) (all []Report) {
 		all = append(all, File(f, pluginDirs)...)
 	}
 	findDuplicates(all)
+	findSharedAddresses(all)
 	return all
 }
 

@@ -14,8 +14,9 @@ func (a *app) validateCommand() *cobra.Command {
 		Use: "validate [FILE|DIRECTORY|-...]", Short: "find everything that is wrong in network configurations", GroupID: "look",
 		Long: "Validate reads network configurations (.conflist, .conf, .json) with their drop-in files, and\n" +
 			"prints every problem as FILE:LINE:COLUMN: KEY = VALUE: what is allowed. It warns of a plugin\n" +
-			"that is not on CNI_PATH, and of an unknown key that resembles a known one. Without an argument\n" +
-			"it reads NETCONFPATH; - is standard input. Exit code 3: a configuration is not valid.",
+			"that is not on CNI_PATH, of networks that give the same addresses on one bridge, and of an\n" +
+			"unknown key that resembles a known one. Without an argument it reads NETCONFPATH; - is standard\n" +
+			"input. Exit code 3: a configuration is not valid.",
 		Example: "  fairlead validate /etc/cni/net.d/10-my-network.conflist\n  fairlead validate --json examples/*.conf*\n  jq .network pod.json | fairlead validate -",
 		Args:    want(0, -1),
 		RunE: func(_ *cobra.Command, args []string) error {

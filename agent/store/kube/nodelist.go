@@ -48,7 +48,7 @@ const (
 const largestField = 64 << 20
 
 // readNodes decodes a v1.NodeList in Kubernetes' protobuf encoding (k8s.io/apimachinery/pkg/runtime/generated.proto and
-// k8s.io/api/core/v1/generated.proto), and calls f for each Node.
+// k8s.io/api/core/v1/generated.proto), and calls f for each Node. client-go decodes a list only as a whole.
 func readNodes(r io.Reader, f func(*corev1.Node)) (meta metav1.ListMeta, err error) {
 	in := &fields{Reader: bufio.NewReader(r)}
 	magic := make([]byte, len(protobufMagic))
