@@ -28,7 +28,7 @@ VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 FEATURES := $(CURDIR)/bin/features
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo demo-cluster test test-vm race stress mutate churn churn-cluster soak crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale bench-flannel test-flannel trace leases image pictures release test-release vulncheck compat e2e e2e-start e2e-docker e2e-docker-vm e2e-kubernetes e2e-pod-networks e2e-pod-networks-vm test-kubernetes crash-kubernetes bench-kubernetes bench-pods conformance conformance-sctp e2e-flannel kubernetes kubernetes-down cyclonus cyclonus-sctp policy-versions network-policy-api network-policy-api-cluster network-policy-api-sctp bench-policy clean
+.PHONY: help build demo demo-cluster test test-vm race stress mutate churn churn-cluster soak crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale bench-flannel test-flannel trace leases image pictures release test-release vulncheck compat e2e e2e-start e2e-docker e2e-docker-vm e2e-kubernetes e2e-pod-networks e2e-pod-networks-vm test-etcd test-kubernetes crash-kubernetes bench-kubernetes bench-pods conformance conformance-sctp e2e-flannel kubernetes kubernetes-down cyclonus cyclonus-sctp policy-versions network-policy-api network-policy-api-cluster network-policy-api-sctp bench-policy clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -220,11 +220,15 @@ test-kubernetes: ## the store, network policy, the installation and the Helm cha
 	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS)
 	FAIRLEAD_KUBERNETES=1 FAIRLEAD_HELM=1 go test -count=1 -v -timeout 60m ./agent/store/kube ./agent/podnetworks ./agent/enforce ./install/cluster/... ./contrib/kubernetes
 
+test-etcd: ## the agent and its store with the current etcd, 3.7, instead of Debian's (5 minutes; builds it once)
+	@sh test/install-packages $(TEST_NEEDS)
+	FAIRLEAD_CURRENT_ETCD=1 go test -count=1 -timeout 60m ./agent ./agent/address ./agent/session ./agent/store ./plugins/ipam
+
 crash-kubernetes: ## kill an agent before and after each of its writes to the Kubernetes API, run two agents of one node, disturb requests at random (N=10 for the first writes; a quarter of an hour; needs root)
 	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS)
 	FAIRLEAD_KUBERNETES_WRITES=$(if $(filter-out file,$(origin N)),$(N),all) go test -count=1 -v -timeout 60m -run '^(TestKilledAtEachWrite|TestTwoAgentsOfOneNode|TestDisturbedRequests)$$' ./test/cluster
 
-bench-kubernetes: ## the agent and flanneld in turn with the Kubernetes API as the store, next to NODES="3 1000 5000 5000+100000" simulated nodes and pods: docs/scale.md (20 minutes; builds both once; needs root)
+bench-kubernetes: ## the agent and flanneld in turn with the Kubernetes API as the store, next to NODES="3 1000 5000 5000+100000" simulated nodes and pods: docs/scale.md (half an hour; builds both once; needs root)
 	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS)
 	FAIRLEAD_KUBERNETES_SCALE='$(or $(NODES),3 1000 5000 5000+100000)' go test -count=1 -v -timeout 60m -run '^TestKubernetesScale$$' ./test/e2e
 

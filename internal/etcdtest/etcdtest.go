@@ -48,8 +48,12 @@ func Start(t testing.TB, o Options) *Cluster {
 		c.scheme = "https"
 		c.Files = newFiles(t, c.dir, o.Addrs)
 	}
+	program := cmp.Or(o.Program, "etcd")
+	if o.Program == "" && os.Getenv(currentVariable) != "" {
+		program = Current(t)
+	}
 	for i := range max(o.Members, 1) {
-		m := &Member{Name: fmt.Sprintf("m%d", i), c: c, program: cmp.Or(o.Program, os.Getenv(programVariable), "etcd"), flags: o.Flags, dir: filepath.Join(c.dir, fmt.Sprintf("m%d", i))}
+		m := &Member{Name: fmt.Sprintf("m%d", i), c: c, program: program, flags: o.Flags, dir: filepath.Join(c.dir, fmt.Sprintf("m%d", i))}
 		m.address(o, i)
 		c.Members = append(c.Members, m)
 	}

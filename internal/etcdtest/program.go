@@ -9,8 +9,8 @@ import (
 	"github.com/fairlead/fairlead/internal/built"
 )
 
-// programVariable names the etcd of all tests that do not choose one.
-const programVariable = "FAIRLEAD_TEST_ETCD"
+// currentVariable makes tests that do not choose an etcd use the current one.
+const currentVariable = "FAIRLEAD_CURRENT_ETCD"
 
 // Version is the version of the current etcd, which ./etcd/go.mod pins. Debian's is older: Kubernetes 1.37 does without
 // some of its caches then.
