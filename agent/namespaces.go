@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -136,51 +137,69 @@ func (k *kernelReconciler) reconcileNamespaces(want []desired.Namespace, synced 
 		}
 	}
 	if synced {
-		rep.Errors = append(rep.Errors, k.removeNamespaces(wanted)...)
+		k.removeNamespaces(wanted, rep)
 	}
 }
 
 // removeNamespaces removes the namespaces that no network needs, including those of an earlier agent. A namespace with
 // a container's link stays.
-func (k *kernelReconciler) removeNamespaces(wanted map[string]bool) (errs []error) {
+func (k *kernelReconciler) removeNamespaces(wanted map[string]bool, rep *reconcile.Report) {
 	entries, err := os.ReadDir(local.NetnsDir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return []error{fmt.Errorf("list namespaces of networks: %w", err)}
+		rep.Errors = append(rep.Errors, fmt.Errorf("list namespaces of networks: %w", err))
 	}
 	for _, e := range entries {
 		name, ours := strings.CutPrefix(e.Name(), local.NetnsPrefix)
 		if !ours || wanted[name] {
 			continue
 		}
-		inUse, foreign, err := occupied(local.NetnsPath(name))
-		switch {
-		case foreign:
-			// An unmanaged namespace whose name has our prefix.
-		case err != nil && !errors.Is(err, os.ErrNotExist):
-			errs = append(errs, &networkError{name, err})
-		case inUse:
-			errs = append(errs, &networkError{name, errors.New("this host no longer needs the network, but containers are attached to it: detach them (see fairlead list)")})
+		switch err := k.removeNamespace(name); err {
+		case nil:
+		case errAttaching:
+			rep.Busy = true
 		default:
-			if s := k.namespaces[name]; s != nil {
-				s.close()
-				delete(k.namespaces, name)
-			}
-			if err := netns.Remove(k.conf.MountNamespace, local.NetnsPath(name)); err != nil {
-				errs = append(errs, &networkError{name, err})
-			}
+			rep.Errors = append(rep.Errors, &networkError{name, err})
 		}
 	}
-	return errs
+}
+
+// errAttaching is the error of removing a namespace in which a plugin attaches a container.
+var errAttaching = errors.New("a container is being attached to the network") // a constant
+
+// removeNamespace removes a network's namespace, unless it has a container's link or is unmanaged: only its name has our
+// prefix. A plugin holds the namespace's lock while it attaches a container.
+func (k *kernelReconciler) removeNamespace(network string) error {
+	path := local.NetnsPath(network)
+	ns, err := netns.Open(path)
+	switch {
+	case err == nil:
+		defer ns.Close()
+		if free, err := ns.TryLock(); err != nil || !free {
+			return cmp.Or(err, errAttaching)
+		}
+		defer ns.Unlock()
+		inUse, foreign, err := occupied(ns)
+		switch {
+		case foreign:
+			return nil
+		case err != nil:
+			return err
+		case inUse:
+			return errors.New("this host no longer needs the network, but containers are attached to it: detach them (see fairlead list)")
+		}
+	case !errors.Is(err, os.ErrNotExist):
+		return err
+	}
+	if s := k.namespaces[network]; s != nil {
+		s.close()
+		delete(k.namespaces, network)
+	}
+	return netns.Remove(k.conf.MountNamespace, path)
 }
 
 // occupied reports whether a container's link ends in the namespace, and whether it has other active links that
 // Fairlead did not create.
-func occupied(path string) (yes, foreign bool, err error) {
-	ns, err := netns.Open(path)
-	if err != nil {
-		return false, false, err
-	}
-	defer ns.Close()
+func occupied(ns *netns.Handle) (yes, foreign bool, err error) {
 	e, err := kernel.Open(ns, kernel.Options{})
 	if err != nil {
 		return false, false, err

@@ -232,6 +232,9 @@ func (s *status) recordReconcile(w *desired.State, rep *reconcile.Report, began 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reconcileErr, s.pause = nil, 0
+	if rep.Busy {
+		return firstRetry
+	}
 	return 0
 }
 

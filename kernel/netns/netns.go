@@ -81,6 +81,30 @@ func (n *Handle) Unlock() { _ = unix.Flock(n.fd, unix.LOCK_UN) }
 // returns a *filelock.Busy.
 func (n *Handle) Lock(ctx context.Context) error { return filelock.Lock(ctx, n.fd, n.path) }
 
+// LockShared is Lock for several owners at once, which only excludes owners of Lock and TryLock.
+func (n *Handle) LockShared(ctx context.Context) error {
+	return filelock.Until(ctx, n.path, func() (bool, error) {
+		err := unix.Flock(n.fd, unix.LOCK_SH|unix.LOCK_NB)
+		if err == unix.EWOULDBLOCK || err == unix.EINTR {
+			return false, nil
+		}
+		return err == nil, err
+	})
+}
+
+// TryLock locks the namespace if nobody has a lock of it.
+func (n *Handle) TryLock() (bool, error) { return filelock.Try(n.fd) }
+
+// IsAt reports whether the namespace is at a path.
+func (n *Handle) IsAt(path string) bool {
+	m, err := Open(path)
+	if err != nil {
+		return false
+	}
+	defer m.Close()
+	return n.SameAs(m)
+}
+
 // Close closes the handle. The namespace exists as long as something else holds it.
 func (n *Handle) Close() { _ = unix.Close(n.fd) }
 

@@ -51,6 +51,7 @@ type Report struct {
 	Errors  []error  // *kernel.ObjectError, or the error of a list
 
 	Diverted []Diverted // at the last list; the caller sets it
+	Busy     bool       // something is in use for a moment, and was not removed yet; the caller sets it
 }
 
 const maxChanges = 20

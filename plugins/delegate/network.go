@@ -29,10 +29,13 @@ func Network(x *plugin.Exec) skel.Plugin {
 		}
 	}
 	p.Funcs.Add = func(ctx context.Context, args *skel.CmdArgs) (r *cni.Result, err error) {
-		if err := n.waitForNetns(ctx, args); err != nil {
+		ns, err := n.hold(ctx, args)
+		if err != nil {
 			return nil, err
 		}
-		err = n.within(ctx, args, func(ctx context.Context) error { r, err = inner.Add(ctx, args); return err })
+		defer ns.Close()
+		defer ns.Unlock()
+		err = n.in(ctx, ns, func(ctx context.Context) error { r, err = inner.Add(ctx, args); return err })
 		return r, err
 	}
 	p.Funcs.Check, p.Funcs.GC = within(inner.Check), within(inner.GC)
@@ -93,25 +96,63 @@ func (n network) parse(args *skel.CmdArgs) (c networkConf, from conf, err error)
 	return c, from, err
 }
 
-// waitForNetns waits until the agent has created the network's namespace on this host.
-func (n network) waitForNetns(ctx context.Context, args *skel.CmdArgs) error {
+// The limits of hold. Any user can hold the lock of the network's namespace, so the wait for it is short, and ADD goes on
+// without it.
+const (
+	holdPatience = 10 * time.Second
+	holdPause    = 20 * time.Millisecond
+	lockPatience = 2 * time.Second
+)
+
+// hold returns the network's namespace on this host, locked: the agent removes a namespace without containers only if it
+// gets the lock. If there is no namespace, hold asks the agent for it.
+func (n network) hold(ctx context.Context, args *skel.CmdArgs) (*netns.Handle, error) {
 	c, _, err := n.parse(args)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if ns, err := netns.Open(local.NetnsPath(c.Network)); err == nil {
+	path := local.NetnsPath(c.Network)
+	for end := time.Now().Add(holdPatience); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(holdPause) {
+		ns, err := netns.Open(path)
+		if errors.Is(err, os.ErrNotExist) {
+			if err := n.waitForNetns(ctx, c.Network); err != nil {
+				return nil, err
+			}
+			ns, err = netns.Open(path)
+		}
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		lockFor(ctx, ns)
+		if ns.IsAt(path) {
+			return ns, nil
+		}
+		ns.Unlock()
 		ns.Close()
-		return nil // it exists, and works without the agent
 	}
-	err = n.dir.Call(ctx, local.OpBlock, local.BlockArgs{Network: c.Network}, nil)
+	return nil, cni.Errorf(cni.CodeTryAgainLater, "network %s: the agent removes the namespace %s at the moment: try again", c.Network, path)
+}
+
+func lockFor(ctx context.Context, ns *netns.Handle) {
+	ctx, cancel := context.WithTimeout(ctx, 2*lockPatience) // LockShared leaves a half for the work
+	defer cancel()
+	_ = ns.LockShared(ctx)
+}
+
+// waitForNetns waits until the agent has created the network's namespace on this host.
+func (n network) waitForNetns(ctx context.Context, name string) error {
+	err := n.dir.Call(ctx, local.OpBlock, local.BlockArgs{Network: name}, nil)
 	if err == nil {
-		err = n.dir.Call(ctx, local.OpNetwork, local.NetworkArgs{Network: c.Network}, nil)
+		err = n.dir.Call(ctx, local.OpNetwork, local.NetworkArgs{Network: name}, nil)
 	}
 	if _, ok := errors.AsType[*local.AwayError](err); ok {
-		return cni.Errorf(cni.CodeTryAgainLater, "network %s: %w", c.Network, err)
+		return cni.Errorf(cni.CodeTryAgainLater, "network %s: %w", name, err)
 	}
 	if e, ok := errors.AsType[*local.Error](err); ok {
-		return cni.Errorf(e.Code, "network %s: %w", c.Network, err)
+		return cni.Errorf(e.Code, "network %s: %w", name, err)
 	}
 	return err
 }
@@ -139,25 +180,33 @@ func (n network) removable(args *skel.CmdArgs) (*skel.CmdArgs, error) {
 }
 
 // within runs f with the network's namespace as the host. If that namespace is gone, f runs here: the rest of the
-// attachment can still be removed.
+// attachment can still be removed. ADD uses hold and in: a container must not be attached to this namespace.
 func (n network) within(ctx context.Context, args *skel.CmdArgs, f func(context.Context) error) error {
 	c, _, err := n.parse(args)
 	if err != nil {
 		return err
 	}
-	if err := plugin.Finish(ctx); err != nil {
-		return err
-	}
 	path := local.NetnsPath(c.Network)
 	ns, err := netns.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
+		if err := plugin.Finish(ctx); err != nil {
+			return err
+		}
 		return f(plugin.WithHost(ctx, path))
 	}
 	if err != nil {
 		return err
 	}
 	defer ns.Close()
-	return ns.Do(func() error { return f(plugin.WithHost(ctx, path)) })
+	return n.in(ctx, ns, f)
+}
+
+// in runs f with a network's namespace as the host.
+func (n network) in(ctx context.Context, ns *netns.Handle, f func(context.Context) error) error {
+	if err := plugin.Finish(ctx); err != nil {
+		return err
+	}
+	return ns.Do(func() error { return f(plugin.WithHost(ctx, ns.Path())) })
 }
 
 // rewrite returns a ptp configuration: a routed veth pair.

@@ -1,0 +1,52 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/agent/config"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/kernel/netns"
+)
+
+// TestNamespaceOfADD checks that the agent leaves a network's namespace while a plugin attaches a container in it, and
+// removes it afterwards.
+func TestNamespaceOfADD(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	k, err := newKernelReconciler(&config.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.close()
+	network := fmt.Sprintf("add-%d", os.Getpid())
+	path := local.NetnsPath(network)
+	t.Cleanup(func() { _ = netns.Remove("", path) })
+	if err := netns.Create("", path); err != nil {
+		t.Fatal(err)
+	}
+	plugin, err := netns.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plugin.Close()
+	if err := plugin.LockShared(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.removeNamespace(network); err != errAttaching {
+		t.Errorf("during the ADD: %v", err)
+	}
+	if !plugin.IsAt(path) {
+		t.Fatal("the namespace was removed during the ADD")
+	}
+	plugin.Unlock()
+	if err := k.removeNamespace(network); err != nil {
+		t.Errorf("after the ADD: %v", err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the namespace exists: %v", err)
+	}
+}

@@ -1,0 +1,138 @@
+package delegate_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/kernel/netns"
+	"github.com/fairlead/fairlead/plugin"
+	"github.com/fairlead/fairlead/plugins/delegate"
+	"github.com/fairlead/fairlead/skel"
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// answeringAgent serves an agent's socket that answers every request with success, and calls asked before.
+func answeringAgent(t *testing.T, asked func()) {
+	t.Helper()
+	run := t.TempDir()
+	t.Setenv(local.RunVariable, run)
+	t.Setenv(local.LibVariable, t.TempDir())
+	l, err := net.Listen("unix", local.Open("", run).Socket())
+	must(t, err)
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = bufio.NewReader(conn).ReadBytes('\n')
+			asked()
+			fmt.Fprintf(conn, `{"v":%d,"result":{}}`+"\n", local.ProtocolVersion)
+			_ = conn.Close()
+		}
+	}()
+}
+
+// netnsOfADD runs ADD of the plugin fairlead-net with a plugin ptp that does nothing but call inside, in the namespace in
+// which it would create a container's link.
+func netnsOfADD(t *testing.T, ctx context.Context, network string, inside func(*netns.Handle)) error {
+	t.Helper()
+	dir := t.TempDir()
+	self, err := os.Executable()
+	must(t, err)
+	must(t, os.Symlink(self, filepath.Join(dir, "ptp")))
+	ptp := skel.Plugin{Name: "ptp", Funcs: skel.CNIFuncs{Add: func(context.Context, *skel.CmdArgs) (*cni.Result, error) {
+		here, err := netns.Current()
+		if err == nil {
+			defer here.Close()
+			inside(here)
+		}
+		return &cni.Result{}, err
+	}}}
+	p := delegate.Network(&plugin.Exec{Plugins: []skel.Plugin{ptp}})
+	_, err = p.Funcs.Add(ctx, &skel.CmdArgs{ContainerID: "c", IfName: "eth0", Path: dir,
+		StdinData: []byte(`{"cniVersion": "1.0.0", "name": "n", "type": "fairlead-net", "network": "` + network + `"}`)})
+	return err
+}
+
+// testNetwork returns the name of a network that no other test has, and removes its namespace at the end.
+func testNetwork(t *testing.T) string {
+	name := fmt.Sprintf("held-%d", os.Getpid())
+	t.Cleanup(func() { _ = netns.Remove("", local.NetnsPath(name)) })
+	return name
+}
+
+// TestNoADDOnTheHost lets the agent report a namespace that it has removed since. A container of an isolated network must not
+// be attached to the host's namespace.
+func TestNoADDOnTheHost(t *testing.T) {
+	asked := 0
+	answeringAgent(t, func() { asked++ })
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	err := netnsOfADD(t, ctx, testNetwork(t), func(*netns.Handle) { t.Error("the ADD runs in the host's namespace") })
+	if err == nil || cni.AsError(err).Code != cni.CodeTryAgainLater || !strings.Contains(err.Error(), "fairlead-held-") {
+		t.Errorf("got %v", err)
+	}
+	if asked < 2 {
+		t.Errorf("the agent was asked %d times", asked)
+	}
+}
+
+// TestADDHoldsTheNetwork attaches a container while the agent removes the network's namespace, and creates it again when it is
+// asked. ADD runs in the new one, and nobody else gets its lock meanwhile.
+func TestADDHoldsTheNetwork(t *testing.T) {
+	network := testNetwork(t)
+	path := local.NetnsPath(network)
+	answeringAgent(t, func() { _ = netns.Create("", path) })
+	must(t, netns.Create("", path))
+	old, err := netns.Open(path)
+	must(t, err)
+	defer old.Close()
+	if free, err := old.TryLock(); !free {
+		t.Fatalf("not locked: %v", err)
+	}
+	removed := make(chan error)
+	go func() {
+		time.Sleep(kerneltest.Slow(50 * time.Millisecond)) // the plugin waits for the lock
+		err := netns.Remove("", path)
+		old.Unlock()
+		removed <- err
+	}()
+	ran := false
+	err = netnsOfADD(t, t.Context(), network, func(here *netns.Handle) {
+		ran = true
+		if !here.IsAt(path) {
+			t.Error("the ADD runs in another namespace than the network's")
+		}
+		if free, err := here.TryLock(); free || err != nil {
+			t.Errorf("another process can lock the namespace: %v", err)
+		}
+	})
+	must(t, <-removed)
+	if err != nil || !ran {
+		t.Errorf("got %v, ran: %v", err, ran)
+	}
+	here, err := netns.Open(path)
+	must(t, err)
+	defer here.Close()
+	if free, err := here.TryLock(); !free || err != nil {
+		t.Errorf("the namespace is locked after the ADD: %v", err)
+	}
+}
