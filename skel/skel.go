@@ -19,7 +19,7 @@ import (
 
 // PluginMain is the main function of a plugin. It does not return.
 func PluginMain(p Plugin) {
-	os.Exit(Run(context.Background(), p, os.Getenv, os.Stdin, stdout(), os.Stderr))
+	os.Exit(Run(context.Background(), p, os.Getenv, os.Stdin, stdout(), stderr()))
 }
 
 // PluginMainFuncs is PluginMain for a plugin with the name of its program.

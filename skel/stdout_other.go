@@ -8,3 +8,5 @@ import (
 )
 
 func stdout() io.Writer { return os.Stdout }
+
+func stderr() io.Writer { return os.Stderr }

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -67,5 +69,29 @@ func TestHelpAndVersion(t *testing.T) {
 	}
 	if out, code := program(t, ""); code != 2 || !strings.HasPrefix(out, "fairlead-cni: the name of a plugin is missing\n") {
 		t.Errorf("no argument: exit code %d, %s", code, out)
+	}
+}
+
+// TestRuntimeHasEnded runs an ADD whose output nobody reads: both pipes are closed. The plugin takes the ADD back.
+func TestRuntimeHasEnded(t *testing.T) {
+	t.Parallel()
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	cmd := exec.Command(os.Args[0], "host-local")
+	cmd.Env = []string{"AS_PROGRAM=1", "CNI_COMMAND=ADD", "CNI_CONTAINERID=c", "CNI_IFNAME=eth0", "CNI_NETNS=/none", "CNI_PATH=/none"}
+	cmd.Stdin = strings.NewReader(`{"cniVersion":"1.0.0","name":"n","type":"host-local","ipam":{"type":"host-local","subnet":"10.1.0.0/24","dataDir":"` + dir + `"}}`)
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := errors.Join(in.Close(), cmd.Start(), out.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 1 {
+		t.Errorf("want exit code 1, got %v", err)
+	}
+	used, err := filepath.Glob(filepath.Join(dir, "n", "10.*"))
+	if _, last := os.Stat(filepath.Join(dir, "n", "last_reserved_ip.0")); len(used) > 0 || errors.Join(err, last) != nil {
+		t.Errorf("addresses are left, or none was allocated: %v, %v, %v", used, err, last)
 	}
 }
