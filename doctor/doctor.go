@@ -30,7 +30,7 @@ type check struct {
 // checks returns every check, in the order of a packet's path.
 func checks() []check {
 	return []check{
-		{names: "namespace-gone, add-interrupted", of: state},
+		{names: "namespace-gone, add-interrupted, network-namespace-gone", of: state},
 		{names: "port-blocked, port-isolated, port-on-other-bridge", of: port},
 		{names: "bridge-down, interface-missing, address-wrong-prefix, default-route-missing, default-route-replaced, route-replaced, forwarding-off, " +
 			"masquerade-missing, host-port-missing, rule-element-of-another, object-changed", of: lost}, // and the names in losses

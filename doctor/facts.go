@@ -30,6 +30,7 @@ type Attachment struct {
 	Network, Container, IfName string // the interface's name in the container
 	Netns                      string
 	State                      string // as "fairlead list" prints it
+	HostGone                   string // path of the isolated network's namespace if it does not exist, or ""
 	Objects                    kernel.Objects
 	Lost                       []kernel.Difference // what a repair would restore
 	Addrs                      []netip.Prefix      // addresses in its result

@@ -17,6 +17,10 @@ func state(_ *Facts, a *Attachment) []Finding {
 		return []Finding{{Name: "add-interrupted", Problem: "its ADD was killed before it ended",
 			Effect: "it is incomplete: the container has no working network", Fix: "fairlead gc --all"}}
 	}
+	if a.HostGone != "" {
+		return []Finding{{Name: "network-namespace-gone", Problem: "the namespace of its isolated network, " + a.HostGone + ", is gone",
+			Effect: "the container has no network, or loses it soon: the agent creates another namespace", Fix: a.attachAgain()}}
+	}
 	return nil
 }
 

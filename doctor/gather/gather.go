@@ -4,6 +4,8 @@ package gather
 import (
 	"cmp"
 	"context"
+	"errors"
+	"os"
 
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/doctor"
@@ -133,6 +135,10 @@ func (g *gatherer) attachment(ctx context.Context, r *attach.Record) *doctor.Att
 	lease := repair.LeaseOf(g.Runtime, r)
 	a.Lease = doctor.Lease{Problem: lease.Problem, Away: lease.Away, Unknown: lease.Unknown}
 	list = lease.Valid(list)
+	if isGone(r.Host) {
+		a.HostGone = r.Host
+		return a
+	}
 	if r.Host != "" { // an isolated network does not use this host's routes and rules
 		g.miss("the objects of "+r.ContainerID, repair.InHost(r, func() error { return g.isolated(a, r, list) }))
 		return a
@@ -155,6 +161,18 @@ func (g *gatherer) attachment(ctx context.Context, r *attach.Record) *doctor.Att
 		g.ping(ctx, a)
 	}
 	return a
+}
+
+// isGone reports whether the namespace at a path does not exist. "" is this host's namespace.
+func isGone(path string) bool {
+	if path == "" {
+		return false
+	}
+	ns, err := netns.Open(path)
+	if err == nil {
+		ns.Close()
+	}
+	return errors.Is(err, os.ErrNotExist)
 }
 
 // survey returns the state of a container's namespace, which it reads once for all attachments of the container.
