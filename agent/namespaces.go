@@ -97,14 +97,15 @@ func (k *kernelReconciler) send(ctx context.Context, h kernelEvents) {
 	}
 }
 
-// gone reports whether the namespace's file was removed or replaced while it was open.
-func (k *kernelReconciler) gone(network string, s *namespace) bool {
-	now, err := netns.Open(local.NetnsPath(network))
-	if err != nil {
-		return true
+// isAtPath reports whether an open namespace is at its network's path. If somebody has deleted the path, for example with
+// "ip -all netns delete", isAtPath mounts the namespace there again: it still has the containers' links.
+func (k *kernelReconciler) isAtPath(network string, s *namespace) bool {
+	path := local.NetnsPath(network)
+	if now, err := netns.Open(path); err == nil {
+		defer now.Close()
+		return now.SameAs(s.ns)
 	}
-	defer now.Close()
-	return !now.SameAs(s.ns)
+	return s.ns.Keep(k.conf.MountNamespace, path) == nil && s.ns.IsAt(path)
 }
 
 // reconcileNamespaces creates the wanted namespaces and applies their objects. It removes other namespaces only if
@@ -113,7 +114,7 @@ func (k *kernelReconciler) reconcileNamespaces(want []desired.Namespace, synced 
 	wanted := map[string]bool{}
 	for _, w := range want {
 		wanted[w.Network] = true
-		if s := k.namespaces[w.Network]; s != nil && k.gone(w.Network, s) {
+		if s := k.namespaces[w.Network]; s != nil && !k.isAtPath(w.Network, s) {
 			s.close()
 			delete(k.namespaces, w.Network)
 		}

@@ -8,8 +8,10 @@ import (
 
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/config"
+	"github.com/fairlead/fairlead/agent/desired"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 	"github.com/fairlead/fairlead/kernel/netns"
+	"github.com/fairlead/fairlead/kernel/reconcile"
 )
 
 // TestNamespaceOfADD checks that the agent leaves a network's namespace while a plugin attaches a container in it, and
@@ -48,5 +50,47 @@ func TestNamespaceOfADD(t *testing.T) {
 	}
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the namespace exists: %v", err)
+	}
+}
+
+// TestDeletedNamespacePath deletes the path of a network's namespace, as "ip -all netns delete" does, while the agent has the
+// namespace open. The agent mounts it again, so the containers keep their links. Another namespace at the path replaces it.
+func TestDeletedNamespacePath(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	k, err := newKernelReconciler(&config.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.close()
+	network := fmt.Sprintf("deleted-%d", os.Getpid())
+	path := local.NetnsPath(network)
+	t.Cleanup(func() { _ = netns.Remove("", path) })
+	reconciled := func() *netns.Handle {
+		t.Helper()
+		rep := &reconcile.Report{}
+		k.reconcileNamespaces([]desired.Namespace{{Network: network}}, false, rep)
+		if err := errors.Join(rep.Errors...); err != nil {
+			t.Fatal(err)
+		}
+		ns, err := netns.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(ns.Close)
+		return ns
+	}
+	first := reconciled()
+	if err := netns.Remove("", path); err != nil {
+		t.Fatal(err)
+	}
+	if !reconciled().SameAs(first) {
+		t.Error("the path leads to another namespace after it was deleted")
+	}
+	if err := errors.Join(netns.Remove("", path), netns.Create("", path)); err != nil {
+		t.Fatal(err)
+	}
+	if now := reconciled(); now.SameAs(first) || !now.SameAs(k.namespaces[network].ns) {
+		t.Error("the agent does not use the namespace that replaced the network's")
 	}
 }

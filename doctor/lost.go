@@ -19,7 +19,7 @@ func state(_ *Facts, a *Attachment) []Finding {
 	}
 	if a.HostGone != "" {
 		return []Finding{{Name: "network-namespace-gone", Problem: "the namespace of its isolated network, " + a.HostGone + ", is gone",
-			Effect: "the container has no network, or loses it soon: the agent creates another namespace", Fix: a.attachAgain()}}
+			Effect: "the container has no network, unless an agent that runs since then mounts the namespace again within a minute", Fix: a.attachAgain()}}
 	}
 	return nil
 }

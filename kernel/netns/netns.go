@@ -203,13 +203,32 @@ func OnOwnThread(f func() error) error {
 	return <-done
 }
 
-// keepNetns mounts the thread's network namespace. The thread stays in the mount namespace.
+// keepNetns mounts the thread's new network namespace, with lo up. The thread stays in the mount namespace.
 func keepNetns(c *netlink.Conn, mountNS, path string) error {
 	b := netlink.LinkMessage(0, unix.IFF_UP, unix.IFF_UP)
 	b.String(unix.IFLA_IFNAME, "lo")
 	if _, err := c.Do([]netlink.Request{{Type: unix.RTM_NEWLINK, Flags: unix.NLM_F_ACK, Body: b}}); err != nil {
 		return err
 	}
+	return mountNetns(mountNS, path)
+}
+
+// Keep mounts the namespace at a path, as Create does. If something else is there, it is not changed.
+func (n *Handle) Keep(mountNS, path string) error {
+	err := OnOwnThread(func() error {
+		if err := n.enter(); err != nil {
+			return err
+		}
+		return mountNetns(mountNS, path)
+	})
+	if err != nil {
+		return fmt.Errorf("mount the network namespace %s again: %w", path, err)
+	}
+	return nil
+}
+
+// mountNetns mounts the network namespace of the locked thread.
+func mountNetns(mountNS, path string) error {
 	if err := enterMounts(mountNS); err != nil {
 		return err
 	}
