@@ -111,6 +111,11 @@ func (n network) hold(ctx context.Context, args *skel.CmdArgs) (*netns.Handle, e
 	if err != nil {
 		return nil, err
 	}
+	if _, err := n.dir.Read(c.Network); errors.Is(err, os.ErrNotExist) { // the namespace may exist for a peer, but the MTU is in the file
+		if err := n.waitForNetns(ctx, c.Network); err != nil {
+			return nil, err
+		}
+	}
 	path := local.NetnsPath(c.Network)
 	for end := time.Now().Add(holdPatience); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(holdPause) {
 		ns, err := netns.Open(path)

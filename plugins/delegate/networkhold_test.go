@@ -51,18 +51,18 @@ func answeringAgent(t *testing.T, asked func()) {
 }
 
 // netnsOfADD runs ADD of the plugin fairlead-net with a plugin ptp that does nothing but call inside, in the namespace in
-// which it would create a container's link.
-func netnsOfADD(t *testing.T, ctx context.Context, network string, inside func(*netns.Handle)) error {
+// which it would create a container's link, with its configuration.
+func netnsOfADD(t *testing.T, ctx context.Context, network string, inside func(here *netns.Handle, conf string)) error {
 	t.Helper()
 	dir := t.TempDir()
 	self, err := os.Executable()
 	must(t, err)
 	must(t, os.Symlink(self, filepath.Join(dir, "ptp")))
-	ptp := skel.Plugin{Name: "ptp", Funcs: skel.CNIFuncs{Add: func(context.Context, *skel.CmdArgs) (*cni.Result, error) {
+	ptp := skel.Plugin{Name: "ptp", Funcs: skel.CNIFuncs{Add: func(_ context.Context, args *skel.CmdArgs) (*cni.Result, error) {
 		here, err := netns.Current()
 		if err == nil {
 			defer here.Close()
-			inside(here)
+			inside(here, string(args.StdinData))
 		}
 		return &cni.Result{}, err
 	}}}
@@ -86,7 +86,7 @@ func TestNoADDOnTheHost(t *testing.T) {
 	answeringAgent(t, func() { asked++ })
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
-	err := netnsOfADD(t, ctx, testNetwork(t), func(*netns.Handle) { t.Error("the ADD runs in the host's namespace") })
+	err := netnsOfADD(t, ctx, testNetwork(t), func(*netns.Handle, string) { t.Error("the ADD runs in the host's namespace") })
 	if err == nil || cni.AsError(err).Code != cni.CodeTryAgainLater || !strings.Contains(err.Error(), "fairlead-held-") {
 		t.Errorf("got %v", err)
 	}
@@ -116,7 +116,7 @@ func TestADDHoldsTheNetwork(t *testing.T) {
 		removed <- err
 	}()
 	ran := false
-	err = netnsOfADD(t, t.Context(), network, func(here *netns.Handle) {
+	err = netnsOfADD(t, t.Context(), network, func(here *netns.Handle, _ string) {
 		ran = true
 		if !here.IsAt(path) {
 			t.Error("the ADD runs in another namespace than the network's")
@@ -134,5 +134,18 @@ func TestADDHoldsTheNetwork(t *testing.T) {
 	defer here.Close()
 	if free, err := here.TryLock(); !free || err != nil {
 		t.Errorf("the namespace is locked after the ADD: %v", err)
+	}
+}
+
+// TestFirstMTUWithPeer attaches the first container of a network whose namespace exists already, because a peer needs it. Its
+// link gets the network's MTU, which the agent tells when this host joins the network.
+func TestFirstMTUWithPeer(t *testing.T) {
+	network := testNetwork(t)
+	must(t, netns.Create("", local.NetnsPath(network)))
+	answeringAgent(t, func() { _ = local.Open("", "").Write(&local.Network{Name: network, MTU: 1450}) })
+	got := ""
+	must(t, netnsOfADD(t, t.Context(), network, func(_ *netns.Handle, conf string) { got = conf }))
+	if !strings.Contains(got, `"mtu":1450`) {
+		t.Errorf("the link's configuration is %s: want the MTU 1450", got)
 	}
 }
