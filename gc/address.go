@@ -50,7 +50,7 @@ func (c *collector) releaseAddresses(ctx context.Context) {
 
 // ownerGone reports whether nothing knows the owner of an address, and the address is older than minAge.
 func (c *collector) ownerGone(s addressDir, h ipam.Allocation) bool {
-	if time.Since(h.Since) < minAge {
+	if time.Since(h.Since).Abs() < minAge { // further in the future: the clock was set back since
 		return false
 	}
 	network := s.network

@@ -95,12 +95,14 @@ func TestUnreadableCacheFile(t *testing.T) {
 		if old, err := cacheErr.Old(time.Hour); old || err != nil {
 			t.Errorf("%q is old already: %v", content, err)
 		}
-		before := time.Now().Add(-2 * time.Hour)
-		if err := os.Chtimes(cacheErr.File, before, before); err != nil {
-			t.Fatal(err)
-		}
-		if old, err := cacheErr.Old(time.Hour); old != want || err != nil {
-			t.Errorf("%q: old %v, want %v (%v)", content, old, want, err)
+		for _, ago := range []time.Duration{2 * time.Hour, -2 * time.Hour} { // negative: the clock was set back
+			changed := time.Now().Add(-ago)
+			if err := os.Chtimes(cacheErr.File, changed, changed); err != nil {
+				t.Fatal(err)
+			}
+			if old, err := cacheErr.Old(time.Hour); old != want || err != nil {
+				t.Errorf("%q, changed %v ago: old %v, want %v (%v)", content, ago, old, want, err)
+			}
 		}
 		_ = os.Remove(cacheErr.File)
 		if _, err := cacheErr.Old(time.Hour); !errors.Is(err, os.ErrNotExist) {

@@ -18,11 +18,12 @@ func (e *CacheError) Error() string {
 }
 func (e *CacheError) Unwrap() error { return e.Err }
 
-// Old reports whether the file is spoiled and unchanged for at least age. If it is gone, the error is os.ErrNotExist.
+// Old reports whether the file is spoiled and unchanged for at least age, or was changed as long ahead of the present time:
+// the clock was set back since. If it is gone, the error is os.ErrNotExist.
 func (e *CacheError) Old(age time.Duration) (bool, error) {
 	info, err := os.Stat(e.File)
 	if err != nil {
 		return false, err
 	}
-	return e.Spoiled && time.Since(info.ModTime()) >= age, nil
+	return e.Spoiled && time.Since(info.ModTime()).Abs() >= age, nil
 }

@@ -238,12 +238,15 @@ func TestCollectOfTheCluster(t *testing.T) {
 			must(t, os.Chtimes(dir+"/"+ip, old, old))
 		}
 	}
+	later := time.Now().AddDate(10, 0, 0)
+	write(t, dir, "10.244.0.12", "before the clock was set back\r\neth0")
+	must(t, os.Chtimes(dir+"/10.244.0.12", later, later))
 	var done gc.Report
 	must(t, json.Unmarshal([]byte(s.ok("gc", "--all", "--json")), &done))
-	if len(done.Addresses) != 1 || done.Addresses[0].Address != "10.244.0.9" {
+	if len(done.Addresses) != 2 {
 		t.Errorf("%+v", done.Addresses)
 	}
-	for ip, want := range map[string]bool{"10.244.0.9": false, "10.244.0.10": true, "10.244.0.11": true} {
+	for ip, want := range map[string]bool{"10.244.0.9": false, "10.244.0.10": true, "10.244.0.11": true, "10.244.0.12": false} {
 		if _, err := os.Stat(dir + "/" + ip); (err == nil) != want {
 			t.Errorf("%s: %v, want held: %v", ip, err, want)
 		}
