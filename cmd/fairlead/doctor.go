@@ -97,7 +97,11 @@ func (a *app) printDiagnosis(d diagnosis, names map[string]string) {
 	for _, u := range d.Unseen {
 		fmt.Fprintln(a.stderr, "fairlead: not examined:", u)
 	}
-	if len(d.Findings) == 0 {
-		fmt.Fprintf(a.stdout, "Nothing is wrong: examined %s and the host.\n", count(d.Attachments, "attachment"))
+	switch examined := count(d.Attachments, "attachment") + " and the host"; {
+	case len(d.Findings) > 0:
+	case len(d.Unseen) > 0:
+		fmt.Fprintf(a.stdout, "Found nothing wrong, but not everything of %s could be examined.\n", examined)
+	default:
+		fmt.Fprintf(a.stdout, "Nothing is wrong: examined %s.\n", examined)
 	}
 }

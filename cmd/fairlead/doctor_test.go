@@ -167,6 +167,9 @@ func TestDoctorInvalidConfiguration(t *testing.T) {
 	if len(d.Unseen) != 1 || !strings.Contains(d.Unseen[0], file+":1:36: the text ends too early") {
 		t.Errorf("got %q", d.Unseen)
 	}
+	if out := s.ok("doctor"); out != "Found nothing wrong, but not everything of 2 attachments and the host could be examined.\n" {
+		t.Errorf("doctor prints %q", out)
+	}
 }
 
 // TestDoctorDuringDEL checks that attachments which are removed while doctor works are no findings.
