@@ -35,6 +35,9 @@ func Network(x *plugin.Exec) skel.Plugin {
 		}
 		defer ns.Close()
 		defer ns.Unlock()
+		if ns.IsAt(args.Netns) {
+			return nil, cni.Errorf(cni.CodeInvalidNetns, "CNI_NETNS=%s is the namespace of the network itself: want the container's", args.Netns)
+		}
 		err = n.in(ctx, ns, func(ctx context.Context) error { r, err = inner.Add(ctx, args); return err })
 		return r, err
 	}

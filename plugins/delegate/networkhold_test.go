@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -82,16 +83,16 @@ func testNetwork(t *testing.T) string {
 // TestNoADDOnTheHost lets the agent report a namespace that it has removed since. A container of an isolated network must not
 // be attached to the host's namespace.
 func TestNoADDOnTheHost(t *testing.T) {
-	asked := 0
-	answeringAgent(t, func() { asked++ })
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	var asked atomic.Int32
+	answeringAgent(t, func() { asked.Add(1) })
+	ctx, cancel := context.WithTimeout(t.Context(), kerneltest.Slow(500*time.Millisecond))
 	defer cancel()
 	err := netnsOfADD(t, ctx, testNetwork(t), func(*netns.Handle, string) { t.Error("the ADD runs in the host's namespace") })
 	if err == nil || cni.AsError(err).Code != cni.CodeTryAgainLater || !strings.Contains(err.Error(), "fairlead-held-") {
 		t.Errorf("got %v", err)
 	}
-	if asked < 2 {
-		t.Errorf("the agent was asked %d times", asked)
+	if asked.Load() < 2 {
+		t.Errorf("the agent was asked %d times", asked.Load())
 	}
 }
 
@@ -147,5 +148,19 @@ func TestFirstMTUWithPeer(t *testing.T) {
 	must(t, netnsOfADD(t, t.Context(), network, func(_ *netns.Handle, conf string) { got = conf }))
 	if !strings.Contains(got, `"mtu":1450`) {
 		t.Errorf("the link's configuration is %s: want the MTU 1450", got)
+	}
+}
+
+// TestNetworksOwnNamespace verifies that the namespace of a network is not attached to the network as if it were a container.
+func TestNetworksOwnNamespace(t *testing.T) {
+	network := testNetwork(t)
+	path := local.NetnsPath(network)
+	must(t, netns.Create("", path))
+	answeringAgent(t, func() {})
+	p := delegate.Network(&plugin.Exec{})
+	_, err := p.Funcs.Add(t.Context(), &skel.CmdArgs{ContainerID: "c", IfName: "eth0", Netns: path,
+		StdinData: []byte(`{"cniVersion": "1.0.0", "name": "n", "type": "fairlead-net", "network": "` + network + `"}`)})
+	if err == nil || cni.AsError(err).Code != cni.CodeInvalidNetns || !strings.Contains(err.Error(), "of the network itself") {
+		t.Errorf("got %v", err)
 	}
 }
