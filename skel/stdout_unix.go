@@ -25,4 +25,7 @@ func stderr() io.Writer { return rawStderr{} }
 
 type rawStderr struct{}
 
-func (rawStderr) Write(p []byte) (int, error) { return syscall.Write(2, p) }
+func (rawStderr) Write(p []byte) (int, error) {
+	n, err := syscall.Write(2, p)
+	return max(n, 0), err
+}
