@@ -178,6 +178,9 @@ func (m *Manager) subnet(network string, cidr netip.Prefix) (cluster.Subnet, err
 	if n == nil {
 		return cluster.Subnet{}, unknownNetwork(network, m.state)
 	}
+	if err := m.state.snap.Overlap(n); err != nil {
+		return cluster.Subnet{}, err
+	}
 	for _, s := range n.Subnets {
 		if s.CIDR == cidr && s.Assign != cluster.AssignCluster {
 			return s, nil

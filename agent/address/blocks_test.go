@@ -2,6 +2,7 @@ package address
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -86,4 +87,45 @@ func (m *Manager) freeAddresses(t *testing.T, subnet netip.Prefix) int {
 	}
 	t.Fatalf("the node does not use %s", subnet)
 	return 0
+}
+
+// TestOverlappingNetworks checks that containers of two networks in the hosts' namespace get different addresses, also if an
+// administrator makes the networks overlap with kubectl.
+func TestOverlappingNetworks(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, `{"subnets": [{"cidr": "10.244.0.0/24", "block": 26}]}`)
+	s := b.open(t)
+	storetest.Put(t, s, "networks/early", `{"subnets": [{"cidr": "10.99.0.0/25", "block": 26}]}`)
+	storetest.Put(t, s, "networks/inside", `{"isolated": true, "vni": 5000, "subnets": [{"cidr": "10.244.0.0/25"}]}`)
+	storetest.Put(t, s, "networks/over", `{"subnets": [{"cidr": "10.244.0.0/25", "block": 26}, {"cidr": "10.244.0.128/25", "assign": "cluster"}]}`)
+	m, _ := b.node("a")
+	kerneltest.Until(t, func() bool { return len(blocks(m)) == 1 })
+	ctx := storetest.Context(t)
+	must(t, m.Need(ctx, "early", netip.MustParsePrefix("10.99.0.0/25")))
+	must(t, m.Need(ctx, "inside", netip.MustParsePrefix("10.244.0.0/25"))) // it has its own namespace
+	err := m.Need(ctx, "over", netip.MustParsePrefix("10.244.0.0/25"))
+	if want := "network over: its subnet 10.244.0.0/25 overlaps with 10.244.0.0/24 of network default"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("a block: %v, want %s", err, want)
+	}
+	single := local.Span{First: netip.MustParseAddr("10.244.0.130"), Last: netip.MustParseAddr("10.244.0.140")}
+	_, err = m.Claim(ctx, local.ClaimArgs{Network: "over", Container: "c", IfName: "eth0", Wants: []local.Want{{Ranges: []local.Span{single}}}})
+	if err == nil || !strings.Contains(err.Error(), "overlaps with 10.244.0.0/24 of network default") {
+		t.Errorf("an address: %v", err)
+	}
+
+	// The default network gets a subnet in which another network has a block.
+	more := netip.MustParsePrefix("10.99.0.0/25")
+	storetest.Put(t, s, "networks/default", `{"subnets": [{"cidr": "10.244.0.0/24", "block": 26}, {"cidr": "10.99.0.0/25", "block": 26, "name": "more"}]}`)
+	kerneltest.Until(t, func() bool { return errors.Is(m.Need(ctx, "default", more), errNoBlock) })
+	all, _, err := s.List(ctx, cluster.BlocksPrefix)
+	must(t, err)
+	had := map[netip.Prefix]string{}
+	for _, e := range all {
+		_, cidr, err := cluster.ParseBlockKey(e.Key)
+		must(t, err)
+		if more.Contains(cidr.Addr()) && had[cidr] != "" {
+			t.Errorf("%s and %s are the same addresses", had[cidr], e.Key)
+		}
+		had[cidr] = e.Key
+	}
 }

@@ -37,6 +37,9 @@ func (m *Manager) checkAllowed(c *claim, w local.Want) error {
 	if n == nil {
 		return unknownNetwork(c.Network, m.state)
 	}
+	if err := m.state.snap.Overlap(n); err != nil {
+		return err
+	}
 	for _, r := range w.Ranges {
 		if !slices.ContainsFunc(n.Subnets, func(s cluster.Subnet) bool {
 			return s.Assign == cluster.AssignCluster && s.CIDR.Contains(r.First) && s.CIDR.Contains(r.Last)

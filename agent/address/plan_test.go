@@ -55,11 +55,11 @@ func TestPlan(t *testing.T) {
 	}
 	var batch []*claim
 	for i := range maxNetworks + 2 {
-		network := fmt.Sprint("n", i)
-		storetest.Put(t, s, cluster.NetworkKey(network), `{"subnets": [{"cidr": "10.251.0.0/24", "assign": "cluster"}]}`)
+		network, subnet := fmt.Sprint("n", i), fmt.Sprintf("10.251.%d.", i)
+		storetest.Put(t, s, cluster.NetworkKey(network), `{"subnets": [{"cidr": "`+subnet+`0/24", "assign": "cluster"}]}`)
 		args := want
 		args.Network = network
-		args.Wants = []local.Want{{Ranges: []local.Span{{First: netip.MustParseAddr("10.251.0.1"), Last: netip.MustParseAddr("10.251.0.6")}}}}
+		args.Wants = []local.Want{{Ranges: []local.Span{{First: netip.MustParseAddr(subnet + "1"), Last: netip.MustParseAddr(subnet + "6")}}}}
 		batch = append(batch, &claim{ClaimArgs: args, ctx: ctx, done: make(chan error, 1)})
 	}
 	kerneltest.Until(t, func() bool {

@@ -165,10 +165,16 @@ func (m *Manager) isFree(network string, s cluster.Subnet, b netip.Prefix) bool 
 }
 
 // overlaps reports whether a block that a node claimed overlaps. It has another length: the subnet, or the length of its
-// blocks, was changed. A block that is not smaller than the subnet hinders nobody: no agent claimed it.
+// blocks, was changed. A block that is not smaller than the subnet hinders nobody: no agent claimed it. Or it belongs to
+// another network in the hosts' namespace: see cluster.Snapshot.Overlap.
 func (m *Manager) overlaps(network string, s cluster.Subnet, b netip.Prefix) bool {
+	n := m.state.snap.Networks[network]
 	for _, x := range m.state.snap.Blocks {
-		if x.Network == network && x.CIDR.Bits() > s.CIDR.Bits() && x.CIDR.Overlaps(b) {
+		if !x.CIDR.Overlaps(b) {
+			continue
+		}
+		other := m.state.snap.Networks[x.Network]
+		if x.Network == network && x.CIDR.Bits() > s.CIDR.Bits() || other != nil && other != n && !other.Isolated && !n.Isolated {
 			return true
 		}
 	}

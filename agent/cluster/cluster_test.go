@@ -293,6 +293,39 @@ func TestFits(t *testing.T) {
 	}
 }
 
+// TestOverlap checks which of two networks with overlapping subnets gets no new addresses.
+func TestOverlap(t *testing.T) {
+	t.Parallel()
+	s := NewSnapshot()
+	for key, value := range map[string]string{
+		"networks/default": `{"subnets": [{"cidr": "10.0.0.0/16"}]}`,
+		"networks/a":       `{"subnets": [{"cidr": "10.1.0.0/16"}, {"cidr": "10.0.7.0/24"}]}`,
+		"networks/b":       `{"subnets": [{"cidr": "10.2.0.0/24"}]}`,
+		"networks/c":       `{"subnets": [{"cidr": "10.2.0.0/16"}]}`,
+		"networks/d":       `{"subnets": [{"cidr": "10.3.0.0/24"}]}`,
+		"networks/e":       `{"subnets": [{"cidr": "10.3.0.0/16"}]}`,
+		"networks/f":       `{"subnets": [{"cidr": "10.4.0.0/24"}]}`,
+		"networks/g":       `{"subnets": [{"cidr": "10.4.0.0/16", "assign": "cluster"}]}`,
+		"networks/own":     `{"isolated": true, "vni": 7, "subnets": [{"cidr": "10.0.0.0/16"}]}`,
+		BlockKey("a", netip.MustParsePrefix("10.1.0.0/26")): `{"node": "n", "subnet": "10.1.0.0/16"}`,
+		BlockKey("e", netip.MustParsePrefix("10.3.9.0/26")): `{"node": "n", "subnet": "10.3.0.0/16"}`,
+		"addresses/g/10.4.0.7":                              `{"owner": "x"}`,
+	} {
+		s.Set(key, []byte(value))
+	}
+	want := map[string]string{
+		"a": "its subnet 10.0.7.0/24 overlaps with 10.0.0.0/16 of network default", // although it has a block
+		"c": "its subnet 10.2.0.0/16 overlaps with 10.2.0.0/24 of network b",       // the second by name
+		"d": "its subnet 10.3.0.0/24 overlaps with 10.3.0.0/16 of network e",       // which has a block
+		"f": "its subnet 10.4.0.0/24 overlaps with 10.4.0.0/16 of network g",       // which has an address
+	}
+	for name, n := range s.Networks {
+		if err := s.Overlap(n); (err == nil) != (want[name] == "") || err != nil && !strings.HasPrefix(err.Error(), want[name]) {
+			t.Errorf("network %s: %v, want %q", name, err, want[name])
+		}
+	}
+}
+
 // TestSnapshot checks that an invalid document is one problem, which disappears when the document is fixed.
 func TestSnapshot(t *testing.T) {
 	t.Parallel()

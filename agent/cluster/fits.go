@@ -42,6 +42,52 @@ func (s *Snapshot) Fits(n *Network) error {
 	return errors.Join(append(errs, s.checkPeers(n))...)
 }
 
+// Overlap returns an error if a network shares the hosts' namespace with a network that overlaps it and takes precedence:
+// otherwise, two containers could get one address. An administrator can create such a network with kubectl. The default
+// network takes precedence, then one that has blocks or addresses, then the first by name.
+func (s *Snapshot) Overlap(n *Network) error {
+	for _, name := range slices.Sorted(maps.Keys(s.Networks)) {
+		m := s.Networks[name]
+		if name == n.Name || n.Isolated || m.Isolated {
+			continue
+		}
+		for _, a := range n.Subnets {
+			for _, b := range m.Subnets {
+				if a.CIDR.Overlaps(b.CIDR) && s.precedes(m, n) {
+					return fmt.Errorf("its subnet %s overlaps with %s of network %s, so nodes claim no new addresses of it", a.CIDR, b.CIDR, name)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// precedes reports whether a network takes precedence over another one that it overlaps.
+func (s *Snapshot) precedes(m, n *Network) bool {
+	if m.Name == DefaultNetwork || n.Name == DefaultNetwork {
+		return m.Name == DefaultNetwork
+	}
+	if a, b := s.isUsed(m.Name), s.isUsed(n.Name); a != b {
+		return a
+	}
+	return m.Name < n.Name
+}
+
+// isUsed reports whether nodes have blocks or addresses of a network.
+func (s *Snapshot) isUsed(network string) bool {
+	for _, b := range s.Blocks {
+		if b.Network == network {
+			return true
+		}
+	}
+	for _, a := range s.Addresses {
+		if a.Network == network {
+			return true
+		}
+	}
+	return false
+}
+
 // checkPeers returns an error if the network, or a network that has it as a peer, would have two peers with overlapping
 // subnets: their addresses would be ambiguous.
 func (s *Snapshot) checkPeers(n *Network) error {

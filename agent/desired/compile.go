@@ -36,6 +36,11 @@ func Compile(s *cluster.Snapshot, self *cluster.Node, h Host) State {
 	w.Blocks = s.Blocks
 	w.Bad = maps.Clone(s.Problems)
 	maps.Copy(w.Bad, bad)
+	for name, n := range s.Networks { // containers that have its addresses keep them
+		if err := s.Overlap(n); err != nil {
+			w.Bad[cluster.NetworkKey(name)] = err
+		}
+	}
 	w.Invalid = describe(w.Bad)
 	present := Present(s, self.Name, h.Wanted)
 	ends := natLinks(s, present)

@@ -59,6 +59,21 @@ func TestInvalidKeysAreIsolated(t *testing.T) {
 	}
 }
 
+// TestReportsOverlap checks that a network that overlaps the default one is reported. Its containers keep their addresses.
+func TestReportsOverlap(t *testing.T) {
+	t.Parallel()
+	s := snapshotOf(t, twoNodes+`
+networks/over {"subnets": [{"cidr": "10.244.3.0/24"}], "nat": true}`)
+	w := Compile(s, s.Nodes["a"], host())
+	const want = `ignored key "networks/over" in the store: its subnet 10.244.3.0/24 overlaps with 10.244.0.0/16 of network default`
+	if len(w.Invalid) != 1 || !strings.HasPrefix(w.Invalid[0], want) || w.Bad["networks/over"] == nil {
+		t.Errorf("reported %q, want %s", w.Invalid, want)
+	}
+	if !strings.Contains(text(w), "10.244.3.0") {
+		t.Errorf("the network has no rules:\n%s", text(w))
+	}
+}
+
 // TestBlockWithThisNodesAddress checks that a block with this node's address is ignored, whoever owns it.
 func TestBlockWithThisNodesAddress(t *testing.T) {
 	t.Parallel()
