@@ -118,6 +118,9 @@ func (m *Manager) list(ctx context.Context) (revision string, err error) {
 		if err := json.Unmarshal(raw, &page); err != nil {
 			return "", fmt.Errorf("read a list of NetworkAttachmentDefinitions: %w", err)
 		}
+		if err := kube.CheckList(page.Metadata); err != nil {
+			return "", err
+		}
 		for i := range page.Items {
 			d := page.Items[i].definition()
 			listed[podstate.DefinitionArgs{Namespace: d.Namespace, Name: d.Name}] = true

@@ -98,6 +98,35 @@ func (b breaking) Read([]byte) (int, error) {
 	return 0, io.ErrUnexpectedEOF
 }
 
+// TestAnswersOfAProxy checks that what a proxy answers in the place of the API removes no definition from the disk.
+func TestAnswersOfAProxy(t *testing.T) {
+	t.Parallel()
+	answers := []string{
+		`{"metadata": {"resourceVersion": "1"}, "items": [{"metadata": {"namespace": "shop", "name": "lan"}, "spec": {"config": "{}"}}]}`,
+		`{"error": "log in"}`,
+	}
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, answers[0])
+		answers = answers[1:]
+	}))
+	t.Cleanup(api.Close)
+	client, err := kube.Client(kube.Options{Config: &rest.Config{Host: api.URL}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := podstate.Open(local.Open(t.TempDir(), t.TempDir()))
+	m := NewManager(Options{Client: client, Dir: dir, Log: slog.New(slog.DiscardHandler)})
+	if _, err := m.list(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.list(t.Context()); err == nil || !strings.Contains(err.Error(), "not a list of the API") {
+		t.Errorf("the answer of a proxy: %v", err)
+	}
+	if _, err := dir.Definition("shop", "lan"); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestSpecOfAnyType checks that a definition whose spec is not as expected keeps no other definition from the disk, with a
 // type whose schema allows it.
 func TestSpecOfAnyType(t *testing.T) {
@@ -154,7 +183,7 @@ func TestLargeDefinitions(t *testing.T) {
 		limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
 		page := map[string]any{"metadata": map[string]any{"resourceVersion": "1"}}
 		if end := first + limit; end < all {
-			page["metadata"] = map[string]any{"continue": strconv.Itoa(end)}
+			page["metadata"] = map[string]any{"resourceVersion": "1", "continue": strconv.Itoa(end)}
 		}
 		var items []any
 		for i := first; i < min(first+limit, all); i++ {

@@ -107,6 +107,34 @@ func TestRefusedWatch(t *testing.T) {
 }
 
 // warnings counts the warnings of clients that have no other handler.
+// TestAnswersOfAProxy checks that what a proxy answers in the place of the API is an error. It is not an empty list, the end of
+// a session, or a sign that the API was restored from a backup.
+func TestAnswersOfAProxy(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Path == "/api/v1/nodes" && r.URL.Query().Get("limit") == "" {
+			fmt.Fprint(w, "k8s\x00\x12\x00") // a message without fields
+			return
+		}
+		fmt.Fprint(w, `{"error": "log in"}`)
+	})
+	for _, prefix := range []string{cluster.NetworksPrefix, cluster.BlocksPrefix, cluster.NodesPrefix, cluster.AlivePrefix} {
+		if list, _, err := s.List(t.Context(), prefix); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "not a list of the API") {
+			t.Errorf("a list of %s: %v, %v", prefix, list, err)
+		}
+	}
+	for _, key := range []string{cluster.NetworksPrefix, cluster.NodesPrefix, cluster.AliveKey("a")} {
+		err := s.Watch(t.Context(), key, 7, func(b store.Batch) error {
+			t.Errorf("a watch of %s reports %+v", key, b)
+			return nil
+		})
+		if !errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrRestored) {
+			t.Errorf("a watch of %s: %v", key, err)
+		}
+	}
+}
+
 type warnings struct{ atomic.Int32 }
 
 func (w *warnings) HandleWarningHeader(int, string, string) { w.Add(1) }

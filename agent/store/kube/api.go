@@ -54,6 +54,15 @@ func Body(r rest.Result) ([]byte, error) {
 	return r.Raw()
 }
 
+// CheckList returns an error if an answer is not a list of the API, which has a revision. A proxy may answer by itself, for
+// example with {"error": "log in"}. That is not an empty list.
+func CheckList(m metav1.ListMeta) error {
+	if m.ResourceVersion != "" {
+		return nil
+	}
+	return convert(errors.New("the answer is not a list of the API, because it has no resourceVersion: look for a proxy that answers in its place"))
+}
+
 // ping returns nil if the API answers. Whoever reads a key that no object can have wants to know that.
 func (s *Store) ping(ctx context.Context) error {
 	return convert(s.client.Get().AbsPath("/readyz").Timeout(answerWithin).Do(ctx).Error())
@@ -130,6 +139,9 @@ func (s *Store) list(ctx context.Context, k *kind, name string, f func(*object))
 		if err := json.Unmarshal(raw, &page); err != nil {
 			return 0, fmt.Errorf("read a list of %s: %w", k.api.Kind, err)
 		}
+		if err := CheckList(page.Metadata); err != nil {
+			return 0, err
+		}
 		for _, o := range page.Items {
 			o.TypeMeta = k.api
 			f(o)
@@ -154,7 +166,7 @@ func (s *Store) position(ctx context.Context, k *kind) (int64, error) {
 	if err := json.Unmarshal(raw, &list); err != nil {
 		return 0, fmt.Errorf("read a list of %s: %w", k.prefix, err)
 	}
-	return number(list.ResourceVersion), nil
+	return number(list.ResourceVersion), CheckList(list.ListMeta)
 }
 
 // onlyNamed selects the object with a name, or all objects if it is "".

@@ -30,6 +30,9 @@ func (s *Store) eachNode(ctx context.Context, f func(*corev1.Node)) (revision in
 		if err != nil {
 			return 0, convert(fmt.Errorf("read a list of Nodes: %w", err))
 		}
+		if err := CheckList(list); err != nil {
+			return 0, err
+		}
 		if next = list.Continue; next == "" { // a server that limits lists by itself sets it
 			return number(list.ResourceVersion), nil
 		}
