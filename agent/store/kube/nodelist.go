@@ -5,13 +5,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // eachNode calls f for each Node, and returns the revision of the list. It decodes the answer while it arrives: that of a
@@ -20,7 +20,7 @@ func (s *Store) eachNode(ctx context.Context, f func(*corev1.Node)) (revision in
 	ctx, end := context.WithTimeout(ctx, answerWithin)
 	defer end()
 	for next := ""; ; {
-		r := s.core.Get().Resource("nodes").Timeout(answerWithin).SetHeader("Accept", runtime.ContentTypeProtobuf)
+		r := s.core.Get().Resource("nodes").Timeout(answerWithin)
 		body, err := r.VersionedParams(&metav1.ListOptions{Continue: next}, s.parameters).Stream(ctx)
 		if err != nil {
 			return 0, convert(err)
@@ -51,13 +51,19 @@ const (
 const largestField = 64 << 20
 
 // readNodes decodes a v1.NodeList in Kubernetes' protobuf encoding (k8s.io/apimachinery/pkg/runtime/generated.proto and
-// k8s.io/api/core/v1/generated.proto), and calls f for each Node. client-go decodes a list only as a whole.
+// k8s.io/api/core/v1/generated.proto), and calls f for each Node. client-go decodes a list only as a whole. A proxy in front of
+// the API may have the list only in JSON.
 func readNodes(r io.Reader, f func(*corev1.Node)) (meta metav1.ListMeta, err error) {
 	in := &fields{Reader: bufio.NewReader(r)}
-	magic := make([]byte, len(protobufMagic))
-	if _, err := io.ReadFull(in, magic); err != nil || string(magic) != protobufMagic {
-		return meta, fmt.Errorf("the answer is not in protobuf: it begins with %q", magic)
+	if magic, _ := in.Peek(len(protobufMagic)); string(magic) != protobufMagic { // the decoder returns the error of an empty answer
+		var list corev1.NodeList
+		err := json.NewDecoder(in.Reader).Decode(&list)
+		for i := range list.Items {
+			f(&list.Items[i])
+		}
+		return list.ListMeta, err
 	}
+	_, _ = in.Discard(len(protobufMagic))
 	size := uint64(0)
 	for number := uint64(0); number != unknownRaw; {
 		if err := in.skip(size); err != nil {

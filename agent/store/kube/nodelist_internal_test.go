@@ -2,6 +2,7 @@ package kube
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -64,13 +65,30 @@ func TestReadNodes(t *testing.T) {
 		t.Errorf("a cut list: %v", err)
 	}
 	for text, raw := range map[string][]byte{
-		`the answer is not in protobuf: it begins with "{\"ki"`: []byte(`{"kind": "NodeList"}`),
-		"field 1 is not a message":                              []byte("k8s\x00\x08"),
-		"field 1 has 68719476735 bytes":                         []byte("k8s\x00\x0a\xff\xff\xff\xff\xff\x01"),
+		"invalid character '<' looking for beginning of value": []byte("<html>"),
+		"unexpected EOF":                []byte(`{"kind": "NodeList"`),
+		"EOF":                           nil,
+		"field 1 is not a message":      []byte("k8s\x00\x08"),
+		"field 1 has 68719476735 bytes": []byte("k8s\x00\x0a\xff\xff\xff\xff\xff\x01"),
 	} {
 		if _, err := readNodes(bytes.NewReader(raw), func(*corev1.Node) {}); fmt.Sprint(err) != text {
 			t.Errorf("%q: %v, want %s", raw, err, text)
 		}
+	}
+}
+
+// TestReadNodesInJSON decodes a list of a proxy that does not answer in protobuf.
+func TestReadNodesInJSON(t *testing.T) {
+	t.Parallel()
+	want := &corev1.NodeList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}, Items: twoNodes()}
+	raw, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []corev1.Node
+	meta, err := readNodes(bytes.NewReader(raw), func(n *corev1.Node) { got = append(got, *n) })
+	if err != nil || meta.ResourceVersion != "7" || !reflect.DeepEqual(got, want.Items) {
+		t.Errorf("got %+v, %+v, %v", meta, got, err)
 	}
 }
 
