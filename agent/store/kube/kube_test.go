@@ -218,6 +218,29 @@ func testNames(t *testing.T, server *kubetest.Server) {
 	for _, network := range whereaboutsNetworks() {
 		testAddressOf(t, s, network)
 	}
+	testSpellings(t, server, s)
+}
+
+// testSpellings changes objects that an administrator created with another spelling of the address.
+func testSpellings(t *testing.T, server *kubetest.Server, s *kube.Store) {
+	t.Helper()
+	for key, object := range map[string]string{
+		"addresses/names/fd00::9":  `kind: IPAddress, metadata: {name: names.fd00-0000-0000-0000-0000-0000-0000-0009}, spec: {network: names, ip: "FD00:0::0009", owner: ns/p, fixed: true}`,
+		"blocks/names/10.0.4.0-26": `kind: IPBlock, metadata: {name: names.10.0.4.0-26}, spec: {network: names, cidr: 10.0.4.7/26, subnet: 10.0.0.0/16, node: a}`,
+	} {
+		kind, _, _ := strings.Cut(strings.TrimPrefix(object, "kind: "), ",")
+		path := "/apis/fairlead.io/v1alpha1/" + strings.ToLower(kind) + map[bool]string{true: "es", false: "s"}[kind == "IPAddress"]
+		if err := server.Create(path, "{apiVersion: fairlead.io/v1alpha1, "+object+"}"); err != nil {
+			t.Fatal(err)
+		}
+		want := `{"owner":"ns/p","fixed":true,"node":"a"}`
+		if kind == "IPBlock" {
+			want = `{"node":"a","machine":"m","subnet":"10.0.0.0/16"}`
+		}
+		revision := commit(t, s, put(key, want, read(t, s, key).Revision))
+		sameDocument(t, read(t, s, key), want)
+		commit(t, s, store.Op{Key: key, Expect: revision})
+	}
 }
 
 // whereaboutsNetworks returns names of whereabouts networks that no object in Kubernetes can have.

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"net"
@@ -57,16 +58,17 @@ func custom(prefix, kindName, plural string, name func(string) (string, error), 
 		if err != nil {
 			return err
 		}
-		o.Spec, err = merge(value, more)
+		o.Spec, err = merge(value, more, o.Spec)
 		return err
 	}
 	return k
 }
 
-// merge returns a JSON object with more fields.
-func merge(value []byte, more map[string]any) (json.RawMessage, error) {
-	all := map[string]json.RawMessage{}
-	if err := json.Unmarshal(value, &all); err != nil {
+// merge returns a JSON object with more fields. A field that the object's old form has stays as it is: the API rejects another
+// spelling of an address, too.
+func merge(value []byte, more map[string]any, old json.RawMessage) (json.RawMessage, error) {
+	all, had := map[string]json.RawMessage{}, map[string]json.RawMessage{}
+	if err := errors.Join(json.Unmarshal(value, &all), json.Unmarshal(old, &had)); err != nil {
 		return nil, err
 	}
 	for name, v := range more {
@@ -74,7 +76,9 @@ func merge(value []byte, more map[string]any) (json.RawMessage, error) {
 		if err != nil {
 			return nil, err
 		}
-		all[name] = raw
+		if all[name] = raw; had[name] != nil {
+			all[name] = had[name]
+		}
 	}
 	return json.Marshal(all)
 }
