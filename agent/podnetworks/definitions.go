@@ -93,7 +93,7 @@ func (m *Manager) follow(ctx context.Context) {
 			}
 		default:
 			m.o.Log.Warn("the files of NetworkAttachmentDefinitions may be out of date", "error", err)
-			if time.Since(began) > longestPause { // a proxy in front of the API may end each watch by an error
+			if time.Since(began) > longestPause { // the watch worked
 				failures = 0
 			}
 			pause(ctx, failures)
@@ -146,7 +146,7 @@ func (m *Manager) removeOthers(listed map[podstate.DefinitionArgs]bool) error {
 	return errors.Join(errs...)
 }
 
-// errWatchEnded means that the API server ended a watch.
+// errWatchEnded means that the API server ended a watch, or that a proxy cut it after a while.
 var errWatchEnded = errors.New("the watch ended")
 
 // watch writes the changes after a revision until the watch ends.
@@ -157,12 +157,13 @@ func (m *Manager) watch(ctx context.Context, after string) error {
 		return err
 	}
 	defer body.Close()
+	began := time.Now()
 	for lines := json.NewDecoder(body); ; {
 		var e struct {
 			Type   string          `json:"type"`
 			Object json.RawMessage `json:"object"`
 		}
-		if err := lines.Decode(&e); errors.Is(err, io.EOF) {
+		if err := lines.Decode(&e); err != nil && (errors.Is(err, io.EOF) || time.Since(began) >= kube.ShortWatch) {
 			return errWatchEnded
 		} else if err != nil {
 			return fmt.Errorf("watch NetworkAttachmentDefinitions: %w", err)

@@ -5,17 +5,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/store"
+	"github.com/fairlead/fairlead/agent/store/kube"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
@@ -134,6 +138,78 @@ func TestAnswersOfAProxy(t *testing.T) {
 		}
 	}
 }
+
+// TestCutWatches checks that a proxy that cuts each watch after a while does not make the store unavailable: then an agent would
+// never release what a removed node had. An API that does not answer is unavailable at once.
+func TestCutWatches(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		api := &cutWatches{}
+		s, err := kube.Open(kube.Options{Config: &rest.Config{Host: "http://api", Transport: api}, Namespace: namespace})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		ctx, stop := context.WithTimeout(t.Context(), time.Hour)
+		defer stop()
+		f := &away{}
+		time.AfterFunc(59*time.Minute, func() {
+			if err := f.why(); err != nil || api.watches.Load() < 100 {
+				t.Errorf("after %d watches, the store is unavailable: %v", api.watches.Load(), err)
+			}
+			api.ended.Store(true)
+		})
+		_ = store.FollowAll(ctx, s, []string{cluster.BlocksPrefix, cluster.NetworksPrefix}, f)
+		if f.why() == nil {
+			t.Error("the store of an API that does not answer is available")
+		}
+	})
+}
+
+// cutWatches is an API whose watches are cut after a while.
+type cutWatches struct {
+	watches atomic.Int32
+	ended   atomic.Bool
+}
+
+func (a *cutWatches) RoundTrip(r *http.Request) (*http.Response, error) {
+	if a.ended.Load() {
+		return nil, io.ErrUnexpectedEOF
+	}
+	answer := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Request: r}
+	answer.Body = io.NopCloser(strings.NewReader(`{"metadata": {"resourceVersion": "1"}}`))
+	if r.URL.Query().Has("watch") {
+		a.watches.Add(1)
+		answer.Body = io.NopCloser(cut{r.Context()})
+	}
+	return answer, nil
+}
+
+const watchLasts = 50 * time.Second // of the test's clock
+
+// cut is the body of a watch that is cut.
+type cut struct{ ctx context.Context }
+
+func (c cut) Read([]byte) (int, error) {
+	select {
+	case <-c.ctx.Done():
+		return 0, c.ctx.Err()
+	case <-time.After(watchLasts):
+		return 0, io.ErrUnexpectedEOF
+	}
+}
+
+// away is a follower that keeps why its store was unavailable.
+type away struct {
+	mu  sync.Mutex
+	err error
+}
+
+func (*away) Reset([]store.Entry, int64) {}
+func (*away) Change(store.Batch)         {}
+func (*away) Reconnected()               {}
+func (a *away) Disconnected(err error)   { a.mu.Lock(); defer a.mu.Unlock(); a.err = err }
+func (a *away) why() error               { a.mu.Lock(); defer a.mu.Unlock(); return a.err }
 
 type warnings struct{ atomic.Int32 }
 

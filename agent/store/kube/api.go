@@ -192,14 +192,14 @@ func (s *Store) watch(ctx context.Context, k *kind, name string, after int64, f 
 		return convert(err)
 	}
 	defer body.Close()
-	lines := json.NewDecoder(body)
+	began, lines := time.Now(), json.NewDecoder(body)
 	for {
 		var e event
 		if err := lines.Decode(&e); err != nil {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			if errors.Is(err, io.EOF) {
+			if errors.Is(err, io.EOF) || time.Since(began) >= ShortWatch {
 				return errWatchEnded
 			}
 			return fmt.Errorf("watch %s: %w: %w", k.api.Kind, err, store.ErrUnavailable)
@@ -219,7 +219,8 @@ func (s *Store) watch(ctx context.Context, k *kind, name string, after int64, f 
 	}
 }
 
-// errWatchEnded means that the API server ended a watch, as it does after some minutes.
+// errWatchEnded means that the API server ended a watch, as it does after some minutes, or that a proxy cut it, which many do
+// after a minute without an event. Whether the API still answers, the next request shows.
 var errWatchEnded = errors.New("the watch ended")
 
 // patchNode sets the annotation of a Node and, with Options.Flannel, flannel's annotations.
