@@ -454,6 +454,21 @@ func testNetworkReady(t *testing.T, server *kubetest.Server) {
 		t.Errorf("a network that was deleted: %v", err)
 	}
 
+	// Conditions of other programs stay.
+	add := `[{"op": "add", "path": "/status/conditions/-", "value": {"type": "Synced", "status": "True"}}]`
+	if err := server.Client().Patch(types.JSONPatchType).AbsPath("/apis/fairlead.io/v1alpha1/networks/ready/status").Body([]byte(add)).Do(t.Context()).Error(); err != nil {
+		t.Fatal(err)
+	}
+	for _, problem := range []string{"its vni 7 belongs to network blue", "its vni 7 belongs to network red"} {
+		if err := s.SetNetworkReady(t.Context(), "ready", problem); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c := status().Status.Conditions; len(c) != 2 || c[0].Message != "its vni 7 belongs to network red" || c[1].Type != "Synced" {
+		t.Errorf("with the condition of another program, the conditions are %+v", c)
+	}
+	before = status().Metadata.ResourceVersion
+
 	// Another agent writes nothing if its list or its watch has the condition already.
 	other := open(t, server)
 	_, revision, err := other.List(t.Context(), "networks/")

@@ -80,12 +80,17 @@ func (s *Store) SetNetworkReady(ctx context.Context, network, problem string) er
 	return err
 }
 
+// writeNetworkReady writes the condition, and leaves those of other writers.
 func (s *Store) writeNetworkReady(ctx context.Context, k *kind, network string, c metav1.Condition) error {
-	body, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []metav1.Condition{c}}})
+	body, err := json.Marshal(map[string]any{
+		"apiVersion": k.api.APIVersion, "kind": k.api.Kind, "metadata": map[string]string{"name": network},
+		"status": map[string]any{"conditions": []metav1.Condition{c}},
+	})
 	if err != nil {
 		return err
 	}
-	raw, err := Body(s.client.Patch(types.MergePatchType).AbsPath(k.path, network, "status").Body(body).Do(ctx))
+	raw, err := Body(s.client.Patch(types.ApplyPatchType).AbsPath(k.path, network, "status").
+		Param("fieldManager", "fairlead").Param("force", "true").Body(body).Do(ctx))
 	if err = convert(err); errors.Is(err, os.ErrNotExist) {
 		return nil // it was deleted meanwhile
 	}
