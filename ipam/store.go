@@ -62,6 +62,9 @@ func Open(ctx context.Context, dataDir, network string, opts Options) (*Store, e
 	}
 	var err error
 	if s.lock, err = lockDir(ctx, string(s.dir), !opts.Existing); err != nil {
+		if opts.Existing && errors.Is(err, syscall.ENAMETOOLONG) {
+			err = fmt.Errorf("no directory can have the name of network %s: %w", network, os.ErrNotExist)
+		}
 		return nil, err
 	}
 	if err := s.load(); err != nil {

@@ -208,6 +208,19 @@ func TestDelAndGCWithoutState(t *testing.T) {
 	}
 }
 
+// TestDelOfLongName checks that DEL and GC succeed for a network whose name no directory can have: ADD fails, so that there is
+// nothing to release. Otherwise, its pods could not be deleted.
+func TestDelOfLongName(t *testing.T) {
+	t.Parallel()
+	dir, name := t.TempDir(), strings.Repeat("x", 256)
+	conf := `{"cniVersion": "1.1.0", "name": "` + name + `", "ipam": {"type": "host-local", "subnet": "10.1.2.0/24", "dataDir": "` + dir + `"}}`
+	wantMessage(t, HostLocal(), call{verb: "ADD", id: "one", conf: conf}, 100,
+		"open the lock of the network's addresses: open "+filepath.Join(dir, name, "lock")+": file name too long")
+	for _, verb := range []string{"DEL", "GC"} {
+		mustRun(t, ours(HostLocal()), call{verb: verb, id: "one", conf: conf})
+	}
+}
+
 // TestDelOfInvalidConf checks that DEL releases addresses although keys that only ADD needs have become invalid.
 func TestDelOfInvalidConf(t *testing.T) {
 	t.Parallel()
