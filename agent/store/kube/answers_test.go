@@ -139,6 +139,26 @@ func TestAnswersOfAProxy(t *testing.T) {
 	}
 }
 
+// TestDeletedResource checks what a watch says after somebody deleted a CustomResourceDefinition, or of an API that has lost it
+// between two requests.
+func TestDeletedResource(t *testing.T) {
+	t.Parallel()
+	for _, missing := range []string{"limit", "watch"} {
+		s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			if !r.URL.Query().Has(missing) {
+				fmt.Fprint(w, `{"metadata": {"resourceVersion": "9"}}`)
+				return
+			}
+			http.NotFound(w, r)
+		})
+		err := s.Watch(t.Context(), cluster.BlocksPrefix, 7, func(store.Batch) error { return nil })
+		const want = "the Kubernetes API has no resource /apis/fairlead.io/v1alpha1/ipblocks"
+		if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "file") {
+			t.Errorf("%s: %v, want %s", missing, err, want)
+		}
+	}
+}
+
 // TestCutWatches checks that a proxy that cuts each watch after a while does not make the store unavailable: then an agent would
 // never release what a removed node had. An API that does not answer is unavailable at once.
 func TestCutWatches(t *testing.T) {

@@ -126,11 +126,8 @@ func (s *Store) list(ctx context.Context, k *kind, name string, f func(*object))
 	for {
 		r := onlyNamed(s.client.Get().AbsPath(k.path), name).Timeout(answerWithin)
 		raw, err := Body(r.Param("limit", strconv.Itoa(pageSize)).Param("continue", next).Do(ctx))
-		if apierrors.IsNotFound(err) {
-			return 0, k.unknown()
-		}
 		if err != nil {
-			return 0, convert(err)
+			return 0, k.notListed(err)
 		}
 		var page struct {
 			Metadata metav1.ListMeta `json:"metadata"`
@@ -160,7 +157,7 @@ func (s *Store) position(ctx context.Context, k *kind) (int64, error) {
 	}
 	raw, err := Body(s.client.Get().AbsPath(path).Timeout(answerWithin).Param("limit", "1").SetHeader("Accept", metadataOnlyList).Do(ctx))
 	if err != nil {
-		return 0, convert(err)
+		return 0, k.notListed(err)
 	}
 	var list metav1.PartialObjectMetadataList
 	if err := json.Unmarshal(raw, &list); err != nil {
@@ -189,7 +186,7 @@ func (s *Store) watch(ctx context.Context, k *kind, name string, after int64, f 
 	body, err := onlyNamed(s.client.Get().AbsPath(k.path), name).Param("watch", "true").Param("allowWatchBookmarks", "true").
 		Param("resourceVersion", format(after)).MaxRetries(0).Stream(ctx)
 	if err != nil {
-		return convert(err)
+		return k.notListed(err)
 	}
 	defer body.Close()
 	began, lines := time.Now(), json.NewDecoder(body)

@@ -164,6 +164,14 @@ func (k *kind) notCreated(o store.Op, err error) error {
 	return failed(o, err)
 }
 
+// notListed returns the error of a list or a watch.
+func (k *kind) notListed(err error) error {
+	if apierrors.IsNotFound(err) && k.path != "" {
+		return k.unknown()
+	}
+	return convert(err)
+}
+
 // unknown returns the error of a cluster that lacks a resource or the namespace of the Leases.
 func (k *kind) unknown() error {
 	return fmt.Errorf("%w: the Kubernetes API has no resource %s, because Fairlead's objects are not installed completely\nTo install them, type: fairlead kubernetes install", store.ErrUnavailable, k.path)
