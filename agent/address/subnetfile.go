@@ -168,13 +168,14 @@ func (m *Manager) isFree(network string, s cluster.Subnet, b netip.Prefix) bool 
 // blocks, was changed. A block that is not smaller than the subnet hinders nobody: no agent claimed it. Or it belongs to
 // another network in the hosts' namespace: see cluster.Snapshot.Overlap.
 func (m *Manager) overlaps(network string, s cluster.Subnet, b netip.Prefix) bool {
-	n := m.state.snap.Networks[network]
+	onHosts := func(name string) bool {
+		n := m.state.snap.Networks[name]
+		return n != nil && !n.Isolated
+	}
 	for _, x := range m.state.snap.Blocks {
-		if !x.CIDR.Overlaps(b) {
-			continue
-		}
-		other := m.state.snap.Networks[x.Network]
-		if x.Network == network && x.CIDR.Bits() > s.CIDR.Bits() || other != nil && other != n && !other.Isolated && !n.Isolated {
+		switch {
+		case !x.CIDR.Overlaps(b):
+		case x.Network == network && x.CIDR.Bits() > s.CIDR.Bits(), x.Network != network && onHosts(x.Network) && onHosts(network):
 			return true
 		}
 	}

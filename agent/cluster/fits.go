@@ -46,9 +46,12 @@ func (s *Snapshot) Fits(n *Network) error {
 // otherwise, two containers could get one address. An administrator can create such a network with kubectl. The default
 // network takes precedence, then one that has blocks or addresses, then the first by name.
 func (s *Snapshot) Overlap(n *Network) error {
+	if n.Isolated {
+		return nil
+	}
 	for _, name := range slices.Sorted(maps.Keys(s.Networks)) {
 		m := s.Networks[name]
-		if name == n.Name || n.Isolated || m.Isolated {
+		if name == n.Name || m.Isolated {
 			continue
 		}
 		for _, a := range n.Subnets {
