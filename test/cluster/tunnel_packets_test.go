@@ -209,7 +209,10 @@ func testTunnelPackets(t *testing.T, network string, vxlan bool) {
 		list = append(list, tunnelPacket{name: "outsider", netns: outsider.Netns(), sender: outsider.V4, dst: b.V4, to: b, inner: targets[b]})
 	}
 	nested := tunnelPacket{name: "nested", netns: a.Path("/run/netns/routed"), sender: senders["routed"], dst: victim, to: b, inner: targets[b]}
-	send := func() []string {
+	arrived := func() []string {
+		return slices.DeleteFunc(got.received(), func(s string) bool { return s == nested.name })
+	}
+	send := func() {
 		for _, w := range list {
 			w.send(t, vni)
 		}
@@ -222,10 +225,10 @@ func testTunnelPackets(t *testing.T, network string, vxlan bool) {
 				return nil
 			})
 		}
-		time.Sleep(kerneltest.Slow(300 * time.Millisecond))
-		return slices.DeleteFunc(got.received(), func(s string) bool { return s == nested.name })
 	}
-	if names := send(); len(names) > 0 {
+	send()
+	time.Sleep(kerneltest.Slow(300 * time.Millisecond))
+	if names := arrived(); len(names) > 0 {
 		t.Errorf("tunnel packets from containers arrived: %s", strings.Join(names, ", "))
 	}
 	// Without the rules the packets arrive.
@@ -239,9 +242,13 @@ func testTunnelPackets(t *testing.T, network string, vxlan bool) {
 		names = append(names, w.name)
 	}
 	slices.Sort(names)
-	if arrived := send(); !slices.Equal(arrived, names) {
-		t.Errorf("without the rules, these arrived:\n%q\nwant\n%q", arrived, names)
-	}
+	kerneltest.Eventually(t, func() error {
+		send()
+		if list := arrived(); !slices.Equal(list, names) {
+			return fmt.Errorf("without the rules, these arrived:\n%q\nwant\n%q", list, names)
+		}
+		return nil
+	})
 	for _, n := range c.Nodes {
 		n.Agent.Signal(syscall.SIGCONT)
 	}
