@@ -41,6 +41,7 @@ type kernelReconciler struct {
 
 	prefer   []netip.Addr // addresses of the underlay, if it is not configured
 	chosen   []netip.Addr // the addresses that host returned last
+	home     home         // the underlay to keep while it has a default route
 	link     string       // the underlay; "": unknown
 	index    int          // of the link
 	mtuIndex mtuIndex     // nil: list the links first
@@ -181,12 +182,14 @@ func (k *kernelReconciler) host(prefer, published []netip.Addr) (desired.Host, e
 		return desired.Host{}, fmt.Errorf("link %s: %w", name, err)
 	}
 	k.link, k.index, k.chosen = name, l.Index, addrsOf(h.Addresses)
+	k.home.update(l.Index, k.chosen)
 	return h, nil
 }
 
-// underlay returns the name of the link to other nodes: the configured link, the link with the configured address, or
-// the default route's link. While there is no default route, it is the link with an address that host returned last or
-// that this machine published.
+// underlay returns the name of the link to other nodes: the configured link, the link with the configured address, or a
+// default route's link. Of several, it is the home, so a VPN's or a second network's default route does not change the
+// node's address. While there is no default route, it is the link with an address that host returned last or that this
+// machine published.
 func (k *kernelReconciler) underlay(published []netip.Addr) (string, error) {
 	switch {
 	case k.conf.Interface != "":
@@ -206,12 +209,48 @@ func (k *kernelReconciler) underlay(published []netip.Addr) (string, error) {
 		return "", err
 	}
 	if len(list) > 0 {
-		return list[0].Name, nil
+		return k.homeOf(list, published).Name, nil
 	}
 	if name, ok := k.linkByAddr(slices.Concat(k.chosen, published)); ok {
 		return name, nil
 	}
 	return "", errors.New(`there is no default route: set "interface" in the agent's configuration`)
+}
+
+// home is the first underlay that an agent chose: a link, and its last addresses. If the link loses its default route,
+// another link is the underlay until the default route is back.
+type home struct {
+	index int // 0: no underlay yet
+	addrs []netip.Addr
+}
+
+// update records the current underlay's addresses. An underlay with another link and other addresses is not the home.
+func (h *home) update(index int, addrs []netip.Addr) {
+	moved := slices.ContainsFunc(addrs, func(a netip.Addr) bool { return slices.Contains(h.addrs, a) })
+	if h.index == 0 || h.index == index || moved {
+		h.index, h.addrs = index, addrs
+	}
+}
+
+// homeOf returns the home, if it is one of the default routes' links, or else the first one. A new agent's home has the
+// addresses that this machine published.
+func (k *kernelReconciler) homeOf(list []*kernel.LinkInfo, published []netip.Addr) *kernel.LinkInfo {
+	addrs := k.home.addrs
+	if k.home.index == 0 {
+		addrs = published
+	}
+	indexes := []int{k.home.index}
+	for _, a := range addrs {
+		if l, err := k.engine.LinkByAddr(a); err == nil {
+			indexes = append(indexes, l.Index)
+		}
+	}
+	for _, l := range list {
+		if slices.Contains(indexes, l.Index) {
+			return l
+		}
+	}
+	return list[0]
 }
 
 // linkByAddr returns the name of the link that has the first of the addresses that a link has.

@@ -255,6 +255,58 @@ func TestUnderlayWithoutDefaultRoute(t *testing.T) {
 	}
 }
 
+// TestUnderlayWithSecondDefaultRoute checks that the better default route of a VPN or of a second network does not become
+// the underlay, also after a restart of the agent, while the node's link has a default route. Without it, the other link is
+// the underlay until the default route is back.
+func TestUnderlayWithSecondDefaultRoute(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	ip := func(args string) { kerneltest.Run(t, append([]string{"ip"}, strings.Fields(args)...)...) }
+	open := func() *kernelReconciler {
+		k, err := newKernelReconciler(&config.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(k.close)
+		return k
+	}
+	for _, args := range []string{
+		"link add eth0 type veth peer name peer0", "link set eth0 up", "link set peer0 up", "addr add 192.0.2.1/24 dev eth0",
+		"link add vpn0 type veth peer name peer1", "link set vpn0 up", "link set peer1 up", "addr add 198.51.100.1/24 dev vpn0",
+		"route add default via 192.0.2.254 metric 100",
+	} {
+		ip(args)
+	}
+	k := open()
+	underlay := func(after, want string, published ...netip.Addr) {
+		t.Helper()
+		k.invalidate()
+		if h, err := k.host(nil, published); err != nil || h.Underlay.Link != want {
+			t.Errorf("after %s: got the underlay %q with %v (%v), want %s", after, h.Underlay.Link, h.Addresses, err, want)
+		}
+	}
+	underlay("the start", "eth0")
+	for _, step := range []struct{ args, want string }{
+		{"route add default via 198.51.100.254 metric 50", "eth0"},
+		{"route del default metric 100", "vpn0"},
+		{"route add default via 192.0.2.254 metric 100", "eth0"},
+		{"addr replace 192.0.2.7/25 dev eth0", "eth0"},
+		{"route del default metric 100", "vpn0"},
+		{"addr del 192.0.2.1/24 dev eth0", "vpn0"}, // eth0 keeps 192.0.2.7
+		{"route add default via 192.0.2.126 metric 100", "eth0"},
+		{"link set eth0 down", "vpn0"},
+		{"link set eth0 name ens3 up", "vpn0"},
+		{"route add default via 192.0.2.126 metric 100", "ens3"},
+	} {
+		ip(step.args)
+		underlay("ip "+step.args, step.want)
+	}
+	k = open()
+	underlay("a restart", "ens3", netip.MustParseAddr("192.0.2.7"))
+	ip("link set vpn0 down")
+	underlay("the VPN's end", "ens3", netip.MustParseAddr("192.0.2.7"))
+}
+
 // TestMissedEvents checks that the agent finds the largest MTU of the containers' links again if events were lost.
 func TestMissedEvents(t *testing.T) {
 	t.Parallel()

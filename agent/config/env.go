@@ -86,7 +86,7 @@ func Settings() []Setting {
 	}
 	return []Setting{
 		{"node", "Name of this node in the cluster (default: the host's name).", text(func(c *Config) *string { return &c.Node })},
-		{"interface", "Link by which this node reaches other nodes (default: the link of the default route).", text(func(c *Config) *string { return &c.Interface })},
+		{"interface", "Link by which this node reaches other nodes (default: the link of the default route; of several, the one that the node used first).", text(func(c *Config) *string { return &c.Interface })},
 		{"addresses", "Addresses by which other nodes reach this node, separated by commas, one for each family.", setAddresses},
 		{"store.file", "File of the store of a cluster of one host.", text(func(c *Config) *string { return &c.Store.File })},
 		{"store.etcd.endpoints", "URLs of the etcd members, separated by commas.", func(c *Config, v string) error { c.Store.Etcd.Endpoints = list(v); return nil }},
