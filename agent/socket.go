@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,9 +19,11 @@ import (
 	"github.com/fairlead/fairlead/cni"
 )
 
-// serveSocket serves the agent's socket on this host.
+// serveSocket serves the agent's socket on this host. If other software removes the socket, for example with its
+// directory, serveSocket creates it again.
 func (a *Agent) serveSocket(ctx context.Context) error {
-	l, err := address.Listen(local.Open(a.o.Lib, a.o.Run).Socket())
+	path := local.Open(a.o.Lib, a.o.Run).Socket()
+	l, err := address.Listen(path)
 	if err != nil {
 		return err
 	}
@@ -32,13 +35,39 @@ func (a *Agent) serveSocket(ctx context.Context) error {
 	if a.pods != nil {
 		maps.Copy(s.Handlers, a.pods.Handlers())
 	}
+	go func() { _ = s.Serve(ctx, l) }()
 	go func() {
-		if err := s.Serve(ctx, l); ctx.Err() == nil {
-			a.log.Error("the agent's socket failed; plugins get no answers", "error", err)
+		lost := time.NewTicker(socketPoll)
+		defer lost.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-lost.C:
+			}
+			if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+				continue
+			}
+			if unlock, err := lockHost(a.o.Run); err == nil { // the directory went, and the lock with it
+				defer unlock()
+			}
+			again, err := address.Listen(path)
+			if err != nil {
+				a.log.Error("cannot create the agent's socket again after other software removed it; plugins get no answers", "error", err)
+				continue
+			}
+			a.log.Warn("created the agent's socket again: other software removed it", "path", path)
+			l.SetUnlinkOnClose(false) // the path is the new socket's
+			l.Close()
+			l = again
+			go func() { _ = s.Serve(ctx, again) }()
 		}
 	}()
 	return nil
 }
+
+// socketPoll is the interval between checks whether the socket still has its path.
+const socketPoll = time.Second
 
 // The limits of a reply: with thousands of unreachable nodes, or errors that contain a long list, it would not fit in one
 // line.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -16,6 +18,7 @@ import (
 	"github.com/fairlead/fairlead/agent/source"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // TestWaitForSharedNetwork checks that waiting for a shared network fails at once with advice, because no namespace
@@ -77,4 +80,31 @@ func TestStoreConfigIsAbsolute(t *testing.T) {
 	if !reflect.DeepEqual(got, want) || c.Store.File != "store" {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
+}
+
+// TestRemovedSocket checks that plugins reach the agent again after other software removed the directory of its socket, and
+// that the socket ends with the agent.
+func TestRemovedSocket(t *testing.T) {
+	t.Parallel()
+	a, stop := startAgent(t, &recorder{netip.MustParsePrefix("192.0.2.1/24")}, "")
+	socket := local.Open(a.o.Lib, a.o.Run).Socket()
+	answers := func() bool {
+		c, err := net.Dial("unix", socket)
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	}
+	for range 2 {
+		kerneltest.Until(t, answers)
+		if err := os.RemoveAll(a.o.Run); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kerneltest.Until(t, answers)
+	if _, err := lockHost(a.o.Run); err == nil {
+		t.Error("a second agent may start")
+	}
+	stop()
+	kerneltest.Until(t, func() bool { return !answers() })
 }
