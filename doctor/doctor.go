@@ -49,6 +49,7 @@ func checks() []check {
 		{names: "address-not-held, address-held-by-another", of: held},
 		{names: "gateway-silent", of: probed},
 		{names: "table-dormant", host: dormant},
+		{names: "tunnel-dropped", host: tunnelDropped},
 		{names: "host-no-default-route", host: hostDefault},
 		{names: "conntrack-full", host: conntrack},
 		{names: "range-nearly-full", host: ranges},

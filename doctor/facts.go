@@ -19,7 +19,8 @@ type Facts struct {
 	Plugins     []MissingPlugin
 	Ranges      []RangeUse
 	Agent       Agent
-	StateDir    error // why the directory of records cannot be used; nil if it can
+	Tunnels     []*kernel.LinkInfo // the agent's VXLAN links
+	StateDir    error              // why the directory of records cannot be used; nil if it can
 	Damaged     []attach.Damaged
 	OtherBoot   []string // record files from another boot
 	Upstream    []netip.Addr

@@ -81,22 +81,33 @@ func (v *VXLAN) tunnel() tunnel {
 	}
 }
 
+// VXLAN returns the local address and the UDP port of a VXLAN link. ok is false for another link and for a VXLAN link
+// without a local address.
+func (l *LinkInfo) VXLAN() (local netip.Addr, port uint16, ok bool) {
+	raw := netlink.Attr(l.data, vxlanPort)
+	if l.Kind != "vxlan" || len(raw) != 2 {
+		return local, 0, false
+	}
+	local = netlink.Addr(netlink.Attr(l.data, vxlanLocal))
+	if six := netlink.Addr(netlink.Attr(l.data, vxlanLocal6)); six.IsValid() {
+		local = six
+	}
+	return local, binary.BigEndian.Uint16(raw), local.IsValid()
+}
+
 func (v *VXLAN) differs(l *LinkInfo, under int) (d []string) {
 	if id := int(netlink.Uint32(netlink.Attr(l.data, vxlanID))); id != v.ID {
 		d = append(d, fmt.Sprintf("VNI is %d, want %d", id, v.ID))
 	}
-	have := netlink.Addr(netlink.Attr(l.data, vxlanLocal))
-	if six := netlink.Addr(netlink.Attr(l.data, vxlanLocal6)); six.IsValid() {
-		have = six
-	}
+	have, port, _ := l.VXLAN()
 	if have != v.Local {
 		d = append(d, fmt.Sprintf("local is %s, want %s", have, v.Local))
 	}
 	if dev := int(netlink.Uint32(netlink.Attr(l.data, vxlanLink))); dev != under {
 		d = append(d, cmp.Or(v.Link, "no link")+" is not its underlay")
 	}
-	if port := netlink.Attr(l.data, vxlanPort); len(port) == 2 && int(binary.BigEndian.Uint16(port)) != v.Port {
-		d = append(d, fmt.Sprintf("port is %d, want %d", binary.BigEndian.Uint16(port), v.Port))
+	if int(port) != v.Port {
+		d = append(d, fmt.Sprintf("port is %d, want %d", port, v.Port))
 	}
 	if netlink.Uint8(netlink.Attr(l.data, vxlanLearning)) != 0 {
 		d = append(d, "learns addresses")

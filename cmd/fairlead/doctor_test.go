@@ -60,6 +60,10 @@ func (s *site) fix(command string) {
 	}
 }
 
+// tunnelLink creates a link as the agent's with the backend vxlan.
+const tunnelLink = "ip link add fl-vx.1 type vxlan id 1 local 198.51.100.2 dev up0 dstport 8472 nolearning\n" +
+	"sh -c 'ip link set fl-vx.1 up alias \"fairlead-agent vxlan default\"'\n"
+
 // faults are scripts that break a host, by the finding that doctor must report. VETH and IFB are as in breaks; ID is
 // the container web.
 func faults() []struct{ name, script string } {
@@ -104,6 +108,12 @@ func faults() []struct{ name, script string } {
 		{"forward-dropped", "nft add table ip other\nnft add chain ip other across { type filter hook forward priority 0; }\nnft add rule ip other across ip daddr { 10.1.0.0-10.1.0.9, 10.3.0.0/16 } reject"},
 		{"forward-dropped", "iptables -P FORWARD DROP\niptables -A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT"},
 		{"forward-dropped", "ip6tables -A FORWARD -i cni0 -j REJECT"},
+		{"tunnel-dropped", tunnelLink + "nft add table inet other\nnft add chain inet other arrive { type filter hook input priority 0; policy drop; }\n" +
+			"nft add rule inet other arrive iif lo accept\nnft add rule inet other arrive ct state established,related accept\n" +
+			"nft add rule inet other arrive ip daddr 10.1.0.1 accept\nnft add rule inet other arrive tcp dport 22 accept"},
+		{"tunnel-dropped", tunnelLink + "iptables -P INPUT DROP\niptables -A INPUT -i lo -j ACCEPT\niptables -A INPUT -i cni0 -j ACCEPT\n" +
+			"iptables -A INPUT -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\niptables -A INPUT -p tcp --dport 22 -j ACCEPT"},
+		{"tunnel-dropped", tunnelLink + "iptables -A INPUT -i up0 -p udp -j DROP"},
 		{"input-dropped", "iptables -A INPUT -i cni0 -j DROP"},
 		{"host-port-taken", "iptables -t nat -A PREROUTING -p udp --dport 5300 -j REDIRECT --to-ports 54"},
 		{"host-port-taken", "iptables -t nat -A PREROUTING -m addrtype --dst-type LOCAL -p tcp -m tcp --dport 8000:8100 -j DNAT --to-destination 10.9.9.9"},
@@ -169,6 +179,17 @@ func TestDoctorInvalidConfiguration(t *testing.T) {
 	}
 	if out := s.ok("doctor"); out != "Found nothing wrong, but not everything of 2 attachments and the host could be examined.\n" {
 		t.Errorf("doctor prints %q", out)
+	}
+}
+
+// TestDoctorTunnelAccepted checks that a firewall that accepts the tunnel's packets from some hosts is no finding.
+func TestDoctorTunnelAccepted(t *testing.T) {
+	t.Parallel()
+	s := newDoctorSite(t)
+	s.sh(tunnelLink + "nft add table inet other\nnft add chain inet other arrive { type filter hook input priority 0; policy drop; }\n" +
+		"nft add rule inet other arrive ip saddr 198.51.100.0/24 udp dport 8472 accept\nnft add rule inet other arrive iifname cni0 accept")
+	if code, d := s.doctor(); code != 0 || len(d.Findings) > 0 {
+		t.Errorf("exit code %d, %+v", code, d)
 	}
 }
 

@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 
+	"github.com/fairlead/fairlead/agent/backend"
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/doctor"
 	"github.com/fairlead/fairlead/gc"
@@ -105,6 +107,11 @@ func (g *gatherer) miss(what string, err error) {
 func (g *gatherer) host() (err error) {
 	if g.facts.Host, err = inspect.NewSurvey(g.engine, kernel.Host); err != nil {
 		return err
+	}
+	for _, l := range g.facts.Host.Links {
+		if strings.HasPrefix(l.Alias, backend.LinkAlias("vxlan")) {
+			g.facts.Tunnels = append(g.facts.Tunnels, l)
+		}
 	}
 	g.facts.Ruleset, err = inspect.ReadRuleset(g.engine)
 	g.miss("the ruleset", err)
