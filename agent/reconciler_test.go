@@ -256,8 +256,8 @@ func TestUnderlayWithoutDefaultRoute(t *testing.T) {
 }
 
 // TestUnderlayWithSecondDefaultRoute checks that the better default route of a VPN or of a second network does not become
-// the underlay, also after a restart of the agent, while the node's link has a default route. Without it, the other link is
-// the underlay until the default route is back.
+// the underlay, also after a restart of the agent, while the node's link has a default route. Without it, the other link
+// is the underlay until the default route is back.
 func TestUnderlayWithSecondDefaultRoute(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)

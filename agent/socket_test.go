@@ -82,8 +82,8 @@ func TestStoreConfigIsAbsolute(t *testing.T) {
 	}
 }
 
-// TestRemovedSocket checks that plugins reach the agent again after other software removed the directory of its socket, and
-// that the socket ends with the agent.
+// TestRemovedSocket checks that plugins reach the agent again after other software removed the directory of its socket,
+// and that the socket ends with the agent.
 func TestRemovedSocket(t *testing.T) {
 	t.Parallel()
 	a, stop := startAgent(t, &recorder{netip.MustParsePrefix("192.0.2.1/24")}, "")

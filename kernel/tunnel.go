@@ -103,7 +103,7 @@ func (e *Engine) createTunnel(o Object, t tunnel, under int) error {
 		if r.Err == nil {
 			e.noteCreated(o)
 		}
-		return unknownType(t.typ, r.Err)
+		return t.explainCreate(r.Err)
 	})
 	if err != nil {
 		return err
@@ -123,6 +123,15 @@ func (e *Engine) createTunnel(o Object, t tunnel, under int) error {
 	up := netlink.LinkMessage(0, unix.IFF_UP, unix.IFF_UP)
 	up.String(unix.IFLA_IFNAME, t.name)
 	return e.send(o, t.side, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: up}, t.explainUp)
+}
+
+// explainCreate explains the error of the request that creates the link.
+func (t tunnel) explainCreate(err error) error {
+	const taken = "A VXLAN device with the specified VNI already exists"
+	if e, ok := errors.AsType[*netlink.Error](err); ok && e.Errno == unix.EEXIST && e.Msg == taken {
+		return fmt.Errorf(`another link of this host has the same VNI and UDP port ("ip -d link show type vxlan" lists it): remove it, or choose another vni or port: %w`, err)
+	}
+	return unknownType(t.typ, err)
 }
 
 // explainUp explains the kernel's reply to a request that brings the link up, which opens its UDP port.

@@ -181,8 +181,8 @@ func TestThirdPartyTunnel(t *testing.T) {
 	}
 }
 
-// TestTunnelPortTaken checks that a second tunnel with the same port and VNI is rejected and leaves nothing, and that the
-// error of a port that another program uses says so at each attempt.
+// TestTunnelPortTaken checks that a second tunnel with the same port and VNI is rejected with advice and leaves nothing,
+// and that the error of a port that another program uses says so at each attempt.
 func TestTunnelPortTaken(t *testing.T) {
 	t.Parallel()
 	kerneltest.Needs(t, "vxlan")
@@ -192,7 +192,8 @@ func TestTunnelPortTaken(t *testing.T) {
 	ensured(t, e, kernel.Objects{vxlan("192.0.2.1")})
 	second := vxlan("192.0.2.1")
 	second.Name = "vx2"
-	if err := e.Apply(kernel.Objects{second}); err == nil || strings.Count(err.Error(), "ip link add vx2") != 1 {
+	if err := e.Apply(kernel.Objects{second}); err == nil || strings.Count(err.Error(), "ip link add vx2") != 1 ||
+		!strings.Contains(err.Error(), `another link of this host has the same VNI and UDP port ("ip -d link show type vxlan" lists it)`) {
 		t.Errorf("a second one: %v", err)
 	}
 	if _, err := e.Link(kernel.Host, "vx2"); err == nil {
