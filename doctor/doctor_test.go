@@ -88,7 +88,7 @@ func TestFacts(t *testing.T) {
 		{"plugin-missing", "ln -s /opt/cni/bin/fairlead-cni /opt/cni/bin/bridge", func(f *Facts, _ *Attachment) {
 			f.Plugins = []MissingPlugin{{"n", "bridge", []string{"/opt/cni/bin"}, "/opt/cni/bin/fairlead-cni"}}
 		}},
-		{"agent-away", "systemctl start fairlead-agent (in Kubernetes: kubectl -n fairlead-system get pods -o wide)", func(f *Facts, _ *Attachment) { f.Agent = Agent{Needed: []string{"pods"}, Away: "no such file"} }},
+		{"agent-away", "systemctl restart fairlead-agent (in Kubernetes: kubectl -n fairlead-system get pods -o wide)", func(f *Facts, _ *Attachment) { f.Agent = Agent{Needed: []string{"pods"}, Away: "no such file"} }},
 		{"agent-store-away", "agent.yaml", func(f *Facts, _ *Attachment) {
 			f.Agent = Agent{Needed: []string{"pods"}, StoreError: "etcd at http://10.0.0.1:2379: connection refused"}
 		}},

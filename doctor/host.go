@@ -175,7 +175,7 @@ const onItsOwn = "running containers continue; new ones get addresses from this 
 func agent(f *Facts) (out []Finding) {
 	if f.Agent.Away != "" {
 		out = append(out, Finding{Name: "agent-away", Problem: "the agent, which network " + strings.Join(f.Agent.Needed, ", ") + " needs, does not answer: " + f.Agent.Away,
-			Effect: onItsOwn, Fix: "systemctl start fairlead-agent (in Kubernetes: kubectl -n fairlead-system get pods -o wide)"})
+			Effect: onItsOwn, Fix: "systemctl restart fairlead-agent (in Kubernetes: kubectl -n fairlead-system get pods -o wide)"})
 	}
 	if f.Agent.StoreError != "" {
 		out = append(out, Finding{Name: "agent-store-away", Problem: "the agent, which network " + strings.Join(f.Agent.Needed, ", ") + " needs, cannot reach the cluster's store: " + f.Agent.StoreError,

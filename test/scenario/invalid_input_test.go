@@ -131,7 +131,7 @@ var invalidInputs = []struct {
 	{name: "unreachable route", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "ipam": {"type": "static", "addresses": [{"address": "10.1.0.9/24"}], "routes": [{"dst": "0.0.0.0/0", "gw": "192.0.2.1"}]}}`,
 		want: `ip route add default via 192.0.2.1 dev eth0: network is unreachable`},
 	{name: "fairlead-ipam without the agent", conf: `{"cniVersion": "1.1.0", "name": "n", "type": "ptp", "ipam": {"type": "fairlead-ipam"}}`,
-		want: `this node has not joined network default yet: the agent does not answer at $WORK/run/agent.sock: no such file or directory: start it with "systemctl start fairlead-agent"; in Kubernetes, see the pods of the DaemonSet fairlead`},
+		want: `this node has not joined network default yet: the agent does not answer at $WORK/run/agent.sock: no such file or directory: start it with "systemctl restart fairlead-agent"; in Kubernetes, see the pods of the DaemonSet fairlead`},
 	{name: "cool-down is a string", conf: `{"cniVersion": "1.1.0", "name": "n", "type": "ptp", "ipam": {"type": "fairlead-ipam", "coolDown": "1m"}}`,
 		want: `ipam.coolDown = "1m": want a whole number`},
 	{name: "cool-down too long", conf: `{"cniVersion": "1.1.0", "name": "n", "type": "ptp", "ipam": {"type": "fairlead-ipam", "coolDown": 99999999}}`,

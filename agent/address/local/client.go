@@ -25,7 +25,7 @@ type AwayError struct {
 }
 
 func (e *AwayError) Error() string {
-	return fmt.Sprintf("the agent does not answer at %s: %v: start it with \"systemctl start fairlead-agent\"; in Kubernetes, see the pods of the DaemonSet fairlead", e.Socket, e.Err)
+	return fmt.Sprintf("the agent does not answer at %s: %v: start it with \"systemctl restart fairlead-agent\"; in Kubernetes, see the pods of the DaemonSet fairlead", e.Socket, e.Err)
 }
 
 // Unwrap returns the cause.
