@@ -35,11 +35,11 @@ func (a *Agent) serveSocket(ctx context.Context) error {
 	if a.pods != nil {
 		maps.Copy(s.Handlers, a.pods.Handlers())
 	}
-	go func() { _ = s.Serve(ctx, l) }()
+	go func() { _ = s.Serve(ctx, l) }() // it ends when the socket is closed
 	go func() {
 		lost := time.NewTicker(socketPoll)
 		defer lost.Stop()
-		for {
+		for failing := false; ; {
 			select {
 			case <-ctx.Done():
 				return
@@ -53,13 +53,16 @@ func (a *Agent) serveSocket(ctx context.Context) error {
 			}
 			again, err := address.Listen(path)
 			if err != nil {
-				a.log.Error("cannot create the agent's socket again after other software removed it; plugins get no answers", "error", err)
+				if !failing {
+					a.log.Error("cannot create the agent's socket again after other software removed it; plugins get no answers", "error", err)
+				}
+				failing = true
 				continue
 			}
 			a.log.Warn("created the agent's socket again: other software removed it", "path", path)
 			l.SetUnlinkOnClose(false) // the path is the new socket's
 			l.Close()
-			l = again
+			l, failing = again, false
 			go func() { _ = s.Serve(ctx, again) }()
 		}
 	}()
