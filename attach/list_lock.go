@@ -53,7 +53,7 @@ func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("lock %s: %w", path, err)
+			return nil, fmt.Errorf("lock the attachment: %w", err)
 		}
 		if err := filelock.Lock(ctx, fd, path); err != nil {
 			_ = filelock.CloseFD(fd)

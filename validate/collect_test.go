@@ -33,6 +33,14 @@ func TestPaths(t *testing.T) {
 	}
 }
 
+// TestMissingFile verifies that a report names a file that cannot be read once.
+func TestMissingFile(t *testing.T) {
+	t.Parallel()
+	if got, want := Text(Files([]string{"/no/such.conflist"}, nil)), "/no/such.conflist: no such file or directory\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // TestListInOtherFile checks that a list whose file runtimes take for a single plugin is a problem, and that a fairlead-chain
 // in such a file is none.
 func TestListInOtherFile(t *testing.T) {

@@ -129,7 +129,11 @@ func findDuplicates(all []Report) {
 func (c *checker) read() bool {
 	var err error
 	if c.data, err = os.ReadFile(c.File); err != nil {
-		c.Problems = append(c.Problems, Finding{Problem: err.Error()})
+		problem := err.Error()
+		if e, ok := errors.AsType[*os.PathError](err); ok { // the report names the file already
+			problem = e.Err.Error()
+		}
+		c.Problems = append(c.Problems, Finding{Problem: problem})
 		return false
 	}
 	return c.isJSON()

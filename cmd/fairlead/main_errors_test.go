@@ -47,6 +47,8 @@ func TestErrors(t *testing.T) {
 		{"fairlead version ../x", nil, 1, "without a path"},
 		{"fairlead plan one /nowhere", nil, 1, "there is no network namespace /nowhere\nCreate one: ip netns add NAME\n"},
 		{"fairlead validate " + empty, nil, 1, "no net configurations found in " + empty},
+		{"fairlead policy check -f /no/such.yaml", nil, 1, "fairlead: read the policies: open /no/such.yaml: no such file or directory\n"},
+		{"fairlead del one ns", map[string]string{"FAIRLEAD_RUN": "/dev/null"}, 1, "fairlead: lock the attachment: open /dev/null/attach/one/"},
 		{"fairlead docker-plugin --socket=", nil, 2, "--socket is empty\nType: fairlead docker-plugin --help"},
 	} {
 		t.Run(c.line, func(t *testing.T) {

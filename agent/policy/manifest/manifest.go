@@ -40,10 +40,10 @@ func Load(stdin io.Reader, files ...string) (w *policy.World, skipped Skipped, e
 		} else {
 			raw, err = os.ReadFile(file)
 		}
-		if err == nil {
-			err = l.documents(raw)
-		}
 		if err != nil {
+			return nil, nil, fmt.Errorf("read the policies: %w", err)
+		}
+		if err := l.documents(raw); err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", file, err)
 		}
 	}
