@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"text/template"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/config"
+	"github.com/fairlead/fairlead/internal/yamlerr"
 )
 
 //go:embed chart/values.yaml chart/Chart.yaml chart/templates
@@ -254,7 +256,8 @@ func Set(text string) (Values, error) {
 	}
 	var v any
 	if err := yaml.Unmarshal([]byte(value), &v); err != nil {
-		return nil, fmt.Errorf("%s: %w", text, err)
+		err = errors.New(strings.TrimPrefix(err.Error(), "error converting YAML to JSON: "))
+		return nil, &setError{text, yamlerr.Explain("", []byte(value), err)}
 	}
 	if value == "" {
 		v = ""
@@ -282,8 +285,26 @@ func setValue(text, key string, v any) (Values, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Parse(text, raw)
+	out, err := Parse("", raw)
+	if err != nil {
+		err = &setError{text, err}
+	}
+	return out, err
 }
+
+// setError names the text of --set. It omits the positions in the YAML that setValue made of the text.
+type setError struct {
+	text string
+	err  error
+}
+
+func (e *setError) Error() string {
+	return e.text + ": " + position.ReplaceAllString(e.err.Error(), "")
+}
+
+func (e *setError) Unwrap() error { return e.err }
+
+var position = regexp.MustCompile(`(?m)^\d+:\d+: `)
 
 // DefaultNamespace is the namespace in the published manifest.
 const DefaultNamespace = config.DefaultNamespace

@@ -162,6 +162,20 @@ func TestWrongValues(t *testing.T) {
 	}
 }
 
+// TestSetErrors verifies that an error of Set names what the user typed, without positions in other text.
+func TestSetErrors(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"network.subnets=5":      "network.subnets=5: network.subnets = 5: want a list, like [{cidr: 10.244.0.0/16}]",
+		"image.tagg=1":           `image.tagg=1: image.tagg: there is no such key: did you mean "tag"?`,
+		"network.subnets=[{a: 1": "network.subnets=[{a: 1: a mapping that begins with { is not closed: want , or }",
+	} {
+		if _, err := Set(text); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
 // TestSchema checks that values.schema.json, with which Helm checks values, has the limits of the types that JSON
 // lacks.
 func TestSchema(t *testing.T) {
