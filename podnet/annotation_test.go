@@ -99,7 +99,7 @@ func TestParsePort(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "/", "x", "0:80", "80:0", "65536:1", "80:80/icmp", "80:80:80:80", "a:80:80", "[::1:80:80", "[x]:80:80", "fd00::1:80:80", "80/", "-1:1"} {
-		if got, err := podnet.ParsePort(text); err == nil || !strings.Contains(err.Error(), "want [HOSTIP:]HOSTPORT:PORT") {
+		if got, err := podnet.ParsePort(text); err == nil || !strings.Contains(err.Error(), "want [[HOSTIP:]HOSTPORT:]PORT[") {
 			t.Errorf("%s: %+v, %v", text, got, err)
 		}
 	}

@@ -38,7 +38,7 @@ func ParseNetworks(text, namespace string) ([]Network, error) {
 	return request.ParseNetworks(text, namespace)
 }
 
-// ParsePort parses a host port, "[HOSTIP:]HOSTPORT:PORT[/PROTOCOL]", with an IPv6 address in brackets.
+// ParsePort parses a host port, "[[HOSTIP:]HOSTPORT:]PORT[/PROTOCOL]", with an IPv6 address in brackets.
 func ParsePort(s string) (PortMapping, error) { return request.ParsePort(s) }
 
 // ParseRate parses a rate in bits per second, a Kubernetes quantity such as 10M or 64Ki.

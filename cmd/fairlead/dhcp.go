@@ -59,7 +59,7 @@ tries to obtain it again.`,
 		RunE: func(*cobra.Command, []string) error {
 			list, err := dhcpd.List(o.HostPrefix + o.SocketPath)
 			if err != nil {
-				return fmt.Errorf("%w\nIs it running? Type: fairlead dhcp-daemon", err)
+				return fmt.Errorf("%w\nStart it: systemctl start fairlead-dhcp.socket; without systemd: fairlead dhcp-daemon", err)
 			}
 			return a.printLeases(list)
 		},

@@ -21,6 +21,8 @@ func TestErrors(t *testing.T) {
 	dir, empty := t.TempDir(), t.TempDir()
 	write(t, dir, "1.conflist", `{"cniVersion": "1.0.0", "name": "one", "plugins": [{"type": "bridge"}]}`)
 	write(t, dir, "2.conf", `{"cniVersion": "1.0.0", "name": "two", "type": "ptp"}`)
+	service := filepath.Join(t.TempDir(), "service.yaml")
+	write(t, filepath.Dir(service), "service.yaml", "kind: Service\n")
 	env := map[string]string{"NETCONFPATH": dir, "CNI_PATH": empty, "FAIRLEAD_RUN": empty}
 	for _, c := range []struct {
 		line string
@@ -49,6 +51,13 @@ func TestErrors(t *testing.T) {
 		{"fairlead validate " + empty, nil, 1, "no net configurations found in " + empty},
 		{"fairlead policy check -f /no/such.yaml", nil, 1, "fairlead: read the policies: open /no/such.yaml: no such file or directory\n"},
 		{"fairlead del one ns", map[string]string{"FAIRLEAD_RUN": "/dev/null"}, 1, "fairlead: lock the attachment: open /dev/null/attach/one/"},
+		{"fairlead pod setup web --pod /no/such.yaml", nil, 1, "fairlead: read the manifest: open /no/such.yaml: no such file or directory\n"},
+		{"fairlead pod setup web --pod " + service, nil, 3, service + ": kind is \"Service\": want Pod\n"},
+		{"fairlead pod setup web --publish 80/x", nil, 2, "--publish 80/x: want [[HOSTIP:]HOSTPORT:]PORT[/tcp|udp|sctp], like"},
+		{"fairlead pod status web", nil, 1, "fairlead: pod web is not set up\nType: fairlead pod list\n"},
+		{"fairlead pod detach web net1", nil, 1, "fairlead: pod web is not set up\nType: fairlead pod list\n"},
+		{"fairlead dhcp-daemon status --socketpath /no/dhcp.sock", nil, 1,
+			"fairlead: no DHCP daemon answers at /no/dhcp.sock: no such file or directory\nStart it: systemctl start fairlead-dhcp.socket"},
 		{"fairlead docker-plugin --socket=", nil, 2, "--socket is empty\nType: fairlead docker-plugin --help"},
 	} {
 		t.Run(c.line, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -70,6 +71,9 @@ func (a *app) withManager(c *cobra.Command, f *podFlags, do func(context.Context
 		}
 		defer a.progress("pod " + strings.Join(append([]string{c.Name()}, args...), " "))()
 		err = do(o.ctx, m, args)
+		if errors.Is(err, os.ErrNotExist) && strings.HasSuffix(err.Error(), " is not set up") {
+			err = fmt.Errorf("%w\nType: fairlead pod list", err)
+		}
 		if err := end(m); err != nil { // the pods are as the command says
 			fmt.Fprintln(a.stderr, "fairlead: warning:", err)
 		}

@@ -110,8 +110,11 @@ func (a *app) podSetUp(f *podFlags) *cobra.Command {
 	_ = c.RegisterFlagCompletionFunc("network", a.completeNetworks)
 	_ = c.RegisterFlagCompletionFunc("netns", a.completeNetns)
 	return a.withManager(c, f, func(ctx context.Context, m *podnet.Manager, args []string) error {
-		pod, err := a.podOf(args[0], s)
+		pod, annotations, err := a.readManifest(s.manifest)
 		if err != nil {
+			return err
+		}
+		if err := s.complete(pod, annotations, args[0]); err != nil {
 			return &usageError{err.Error(), "Type: fairlead pod setup --help"}
 		}
 		if _, err := os.Stat(pod.Netns); errors.Is(err, os.ErrNotExist) {
@@ -125,20 +128,26 @@ func (a *app) podSetUp(f *podFlags) *cobra.Command {
 	})
 }
 
-// podOf returns the pod that the flags and the manifest describe.
-func (a *app) podOf(id string, s *podSetting) (*podnet.Pod, error) {
-	p, annotations := &podnet.Pod{}, map[string]string{}
-	if s.manifest != "" {
-		raw, err := a.fileOrInput(s.manifest)
-		if err != nil {
-			return nil, fmt.Errorf("read the manifest: %w", err)
-		}
-		var own map[string]string
-		if p, own, err = manifest.Parse(raw); err != nil {
-			return nil, fmt.Errorf("%s: %w", s.manifest, err)
-		}
-		maps.Copy(annotations, own)
+// readManifest reads a pod and its annotations from a file. Without a file, both are empty.
+func (a *app) readManifest(file string) (*podnet.Pod, map[string]string, error) {
+	if file == "" {
+		return &podnet.Pod{}, nil, nil
 	}
+	raw, err := a.fileOrInput(file)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the manifest: %w", err)
+	}
+	p, annotations, err := manifest.Parse(raw)
+	if err != nil {
+		return nil, nil, invalidError{fmt.Errorf("%s: %w", file, err)}
+	}
+	return p, annotations, nil
+}
+
+// complete adds to a pod what the flags say.
+func (s *podSetting) complete(p *podnet.Pod, own map[string]string, id string) error {
+	annotations := map[string]string{}
+	maps.Copy(annotations, own)
 	p.ID = id
 	for to, flag := range map[*string]string{&p.Namespace: s.namespace, &p.Name: s.name, &p.UID: s.uid} {
 		if flag != "" {
@@ -150,26 +159,26 @@ func (a *app) podOf(id string, s *podSetting) (*podnet.Pod, error) {
 	}
 	netns, err := netnspath.Resolve(s.netns)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	p.Netns = netns
 	if err := withNetworks(p, s.networks); err != nil {
-		return nil, err
+		return err
 	}
 	for _, kv := range s.annotations {
 		key, value, ok := strings.Cut(kv, "=")
 		if !ok {
-			return nil, fmt.Errorf("--annotation %s: want KEY=VALUE", kv)
+			return fmt.Errorf("--annotation %s: want KEY=VALUE", kv)
 		}
 		annotations[key] = value
 	}
 	if err := p.Annotate(annotations); err != nil {
-		return nil, err
+		return err
 	}
 	if err := s.apply(p); err != nil {
-		return nil, err
+		return err
 	}
-	return p, p.Validate()
+	return p.Validate()
 }
 
 // withNetworks adds the networks of the flags to a pod. The first network gets what a manifest asks for.

@@ -65,10 +65,10 @@ func plainNumber(s string) bool {
 	return number != "" && len(number) <= 40 && strings.Trim(number, "0123456789.") == "" && number != "."
 }
 
-// ParsePort parses a host port, "[HOSTIP:]HOSTPORT:PORT[/PROTOCOL]", with an IPv6 address in brackets. A single number
+// ParsePort parses a host port, "[[HOSTIP:]HOSTPORT:]PORT[/PROTOCOL]", with an IPv6 address in brackets. A single number
 // is both ports.
 func ParsePort(s string) (PortMapping, error) {
-	bad := fmt.Errorf("port %q: want [HOSTIP:]HOSTPORT:PORT[/tcp|udp|sctp], like 8080:80 or 127.0.0.1:5353:53/udp", s)
+	bad := fmt.Errorf("port %q: want [[HOSTIP:]HOSTPORT:]PORT[/tcp|udp|sctp], like 8080:80 or 127.0.0.1:5353:53/udp", s)
 	ports, protocol, has := strings.Cut(s, "/")
 	p := PortMapping{Protocol: "tcp"}
 	if has {

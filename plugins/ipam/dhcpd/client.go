@@ -2,14 +2,19 @@ package dhcpd
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/rpc"
+	"syscall"
 )
 
 // List asks the daemon at a socket for the state of its leases.
 func List(socket string) ([]State, error) {
 	c, err := rpc.DialHTTP("unix", socket)
 	if err != nil {
+		if errno, ok := errors.AsType[syscall.Errno](err); ok { // the socket is in the message already
+			err = errno
+		}
 		return nil, fmt.Errorf("no DHCP daemon answers at %s: %w", socket, err)
 	}
 	defer c.Close()
