@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/fairlead/fairlead/agent/store/kube"
+	"github.com/fairlead/fairlead/internal/yamlerr"
 )
 
 // Access says which cluster to connect to.
@@ -61,7 +62,7 @@ func Connect(a Access) (*Client, error) {
 	source := strings.Join(paths, ", ")
 	raw, err := (&clientcmd.ClientConfigLoadingRules{Precedence: paths}).Load()
 	if err != nil {
-		return nil, fmt.Errorf("read the kubeconfig %s: %w", source, err)
+		return nil, yamlerr.Kubeconfig(err)
 	}
 	name := cmp.Or(a.Context, raw.CurrentContext)
 	contexts := cmp.Or(strings.Join(slices.Sorted(maps.Keys(raw.Contexts)), ", "), "none")

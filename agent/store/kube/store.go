@@ -23,6 +23,7 @@ import (
 
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/store"
+	"github.com/fairlead/fairlead/internal/yamlerr"
 )
 
 // Options say where the API is.
@@ -117,7 +118,7 @@ func (o Options) config() (*rest.Config, *runtime.Scheme, error) {
 			config, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
 		}
 		if err != nil {
-			return nil, nil, fmt.Errorf("the Kubernetes API: %w", err)
+			return nil, nil, fmt.Errorf("the Kubernetes API: %w", yamlerr.Kubeconfig(err))
 		}
 	}
 	scheme := runtime.NewScheme()
