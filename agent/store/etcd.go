@@ -188,7 +188,10 @@ func (e *etcd) failed(ctx context.Context, err error) error {
 	case errors.Is(err, rpctypes.ErrCompacted):
 		return ErrCompacted
 	case ctx.Err() != nil && e.ctx.Err() == nil:
-		return fmt.Errorf("etcd at %s: %w", e.where(), context.Cause(ctx))
+		if cause := context.Cause(ctx); !errors.Is(cause, context.DeadlineExceeded) {
+			return fmt.Errorf("etcd at %s: %w", e.where(), cause)
+		}
+		return fmt.Errorf("etcd at %s: %w", e.where(), lateError{})
 	case e.ctx.Err() != nil:
 		return fmt.Errorf("etcd at %s: %w", e.where(), os.ErrClosed)
 	case refusal(err):
@@ -201,6 +204,13 @@ func (e *etcd) failed(ctx context.Context, err error) error {
 	}
 	return fmt.Errorf("etcd at %s: %w: %w", e.where(), err, ErrUnavailable)
 }
+
+// lateError is context.DeadlineExceeded with words for users.
+type lateError struct{}
+
+func (lateError) Error() string { return "no answer in time" }
+
+func (lateError) Unwrap() error { return context.DeadlineExceeded }
 
 // refusal reports whether etcd answered with a rejection.
 func refusal(err error) bool {

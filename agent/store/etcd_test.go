@@ -109,6 +109,8 @@ func TestEtcdSchemes(t *testing.T) {
 		{"HTTPS://a:1", ca, `"HTTPS://a:1": want "https://HOST:PORT"`},
 		{"https://", "", `"https://": want`},
 		{"", "", `etcd endpoint "": want`},
+		{"foo", "", `etcd endpoint "foo" has no port: want one like "https://HOST:2379"`},
+		{"http://a:1/ http://[::1]", "", `etcd endpoint "http://[::1]" has no port`},
 		{"https://a:1 https://root:secret@b:1", "", "an etcd endpoint contains a user name or password"},
 	} {
 		s, err := store.Etcd(store.Options{Endpoints: strings.Split(c.endpoints, " "), CACert: c.ca})
@@ -159,6 +161,11 @@ func TestEtcdAway(t *testing.T) {
 				t.Errorf("call %d of user %q: %v", i, user, err)
 			}
 		}
+		short, cancel := context.WithTimeout(ctx, time.Millisecond)
+		if _, err := s.Get(short, "a"); !errors.Is(err, context.DeadlineExceeded) || !strings.HasSuffix(err.Error(), ": no answer in time") {
+			t.Errorf("after the caller's deadline: %v", err)
+		}
+		cancel()
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}

@@ -24,6 +24,8 @@ func (o Options) schemes() error {
 			return errors.New("an etcd endpoint contains a user name or password: set username and passwordFile instead")
 		case e == "" || some && (scheme != "http" && scheme != "https" || host == ""):
 			return fmt.Errorf(`etcd endpoint %q: want "https://HOST:PORT", or "http://HOST:PORT" without encryption`, e)
+		case !hasPort(e):
+			return fmt.Errorf(`etcd endpoint %q has no port: want one like "https://HOST:2379"`, e)
 		case some != strings.Contains(o.Endpoints[0], "://") || some && scheme != first:
 			return fmt.Errorf("etcd endpoints %s and %s: want all of them with https, or all with http", o.Endpoints[0], e)
 		case scheme == "http" && some && (o.CACert != "" || o.Cert != ""):
@@ -31,6 +33,17 @@ func (o Options) schemes() error {
 		}
 	}
 	return nil
+}
+
+// hasPort reports whether an endpoint names a port. The client has no default for it.
+func hasPort(endpoint string) bool {
+	_, host, some := strings.Cut(endpoint, "://")
+	if !some {
+		host = endpoint
+	}
+	host, _, _ = strings.Cut(host, "/")
+	_, port, err := net.SplitHostPort(host)
+	return err == nil && port != ""
 }
 
 // rereading reads all certificates again for each connection, so that renewed ones take effect.
