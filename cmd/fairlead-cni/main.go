@@ -69,6 +69,6 @@ Usage:
 Plugins:
 `)
 	for _, p := range plugins.All() {
-		fmt.Fprintf(w, "  %-14s %s\n", p.Name, p.About)
+		fmt.Fprintf(w, "  %-15s %s\n", p.Name, p.About)
 	}
 }

@@ -56,6 +56,18 @@ func TestUnknownPlugin(t *testing.T) {
 	}
 }
 
+// TestHelpColumns verifies that the descriptions of all plugins begin in one column.
+func TestHelpColumns(t *testing.T) {
+	t.Parallel()
+	out, _ := program(t, "", "--help")
+	_, list, _ := strings.Cut(out, "Plugins:\n")
+	for _, line := range strings.Split(strings.TrimSuffix(list, "\n"), "\n") {
+		if len(line) < 19 || line[17] != ' ' || line[18] == ' ' {
+			t.Errorf("%q does not begin its description in column 19", line)
+		}
+	}
+}
+
 func TestHelpAndVersion(t *testing.T) {
 	t.Parallel()
 	for _, flag := range []string{"--help", "-h"} {
