@@ -46,7 +46,7 @@ func (*NotFoundError) Unwrap() error { return os.ErrNotExist }
 // notFound returns an error that lists the names that exist.
 func notFound(kind, name string, have []string) error {
 	if len(have) == 0 {
-		return &NotFoundError{fmt.Sprintf("there is no %s %s: none exists", kind, name)}
+		return &NotFoundError{fmt.Sprintf("there is no %s %s; there are none", kind, name)}
 	}
 	return &NotFoundError{fmt.Sprintf("there is no %s %s; there are: %s", kind, name, strings.Join(have, ", "))}
 }

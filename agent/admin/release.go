@@ -48,6 +48,9 @@ func noBlock(snap *cluster.Snapshot, network string, block netip.Prefix) error {
 			return ofOther("block", block.String(), b.Network, network)
 		}
 	}
+	if snap.Networks[network] == nil {
+		return notFound("network", network, sortedKeys(snap.Networks))
+	}
 	return &NotFoundError{fmt.Sprintf("no node has block %s of network %s\nType: fairlead ipam show", block, network)}
 }
 
@@ -80,6 +83,9 @@ func noAddress(snap *cluster.Snapshot, network string, ip netip.Addr) error {
 		if a.IP == ip && a.Network != network {
 			return ofOther("address", ip.String(), a.Network, network)
 		}
+	}
+	if snap.Networks[network] == nil {
+		return &NotFoundError{fmt.Sprintf("the cluster did not assign address %s of network %s\nType: fairlead ipam show", ip, network)}
 	}
 	return &NotFoundError{fmt.Sprintf("the cluster did not assign address %s of network %s; the node that has its block assigns it, and frees it when the container is deleted\nOn that node, type: fairlead list", ip, network)}
 }

@@ -58,6 +58,7 @@ func TestErrors(t *testing.T) {
 		{"fairlead pod detach web net1", nil, 1, "fairlead: pod web is not set up\nType: fairlead pod list\n"},
 		{"fairlead dhcp-daemon status --socketpath /no/dhcp.sock", nil, 1,
 			"fairlead: no DHCP daemon answers at /no/dhcp.sock: no such file or directory\nStart it: systemctl start fairlead-dhcp.socket"},
+		{"fairlead policy explain --kernel-only shop/web 10.0.0.1 80", nil, 2, "\"shop/web\" is not an address, and the kernel knows no names of pods\nType: fairlead policy explain"},
 		{"fairlead docker-plugin --socket=", nil, 2, "--socket is empty\nType: fairlead docker-plugin --help"},
 	} {
 		t.Run(c.line, func(t *testing.T) {

@@ -54,10 +54,12 @@ func (a *app) explainPolicy(ctx context.Context, f *explainFlags, args []string)
 	if f.kernelOnly && (f.kernel || len(f.files) > 0) {
 		return &usageError{"--kernel-only excludes --kernel and -f", "Type: fairlead policy explain --help"}
 	}
-	if !f.kernelOnly {
-		if w, err = a.world(ctx, &f.policyFlags); err != nil {
+	if f.kernelOnly {
+		if _, err := packets(nil, args[0], args[1], packet); err != nil {
 			return err
 		}
+	} else if w, err = a.world(ctx, &f.policyFlags); err != nil {
+		return err
 	}
 	if f.kernel || f.kernelOnly {
 		err := f.inNetwork(func() (err error) { k, err = readKernel(ctx); return err })
@@ -263,7 +265,7 @@ func endOf(w *policy.World, text string) ([]netip.Addr, error) {
 		return []netip.Addr{a.Unmap()}, nil
 	}
 	if w == nil {
-		return nil, fmt.Errorf("%q is not an address, and the kernel knows no names of pods", text)
+		return nil, &usageError{fmt.Sprintf("%q is not an address, and the kernel knows no names of pods", text), "Type: fairlead policy explain --help"}
 	}
 	for _, e := range w.Endpoints {
 		if policy.EndpointKey(e.Namespace, e.Name) != text {

@@ -41,7 +41,7 @@ func TestExplainKernel(t *testing.T) {
 	kernelOnly(4, "dropped\n  egress of the source:       no policy selects fd00::1\n  ingress of the destination: no NetworkPolicy allows it: shop/db\n", "fd00::1", "fd00::2", "5432/udp")
 	kernelOnly(4, "egress of the source:       198.51.100.1 is not a pod of this node", "198.51.100.1", "10.0.0.2", "5432")
 	kernelOnly(1, "neither SOURCE nor DESTINATION is a pod of this node", "198.51.100.1", "198.51.100.2", "5432")
-	kernelOnly(1, `"shop/web" is not an address`, "shop/web", "10.0.0.2", "5432")
+	kernelOnly(2, `"shop/web" is not an address`, "shop/web", "10.0.0.2", "5432")
 	kernelOnly(4, `"local": true`, "10.0.0.1", "10.0.0.2", "80", "-o", "json")
 	both(2, "--kernel-only excludes", "--kernel-only", "10.0.0.1", "10.0.0.2", "80")
 
