@@ -3,7 +3,9 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -60,6 +62,9 @@ func (a *app) doctor(ctx context.Context, container string, probe bool) error {
 	facts, unseen, err := gather.Facts(ctx, o)
 	if err != nil {
 		return err
+	}
+	if os.Geteuid() != 0 && errors.Is(facts.StateDir, os.ErrPermission) { // nothing is wrong: the user may not look
+		return fmt.Errorf("examine the attachments: %w", facts.StateDir)
 	}
 	if container != "" && len(facts.Attachments) == 0 {
 		return fmt.Errorf("there is no attachment of a container %s\nType: fairlead list", container)

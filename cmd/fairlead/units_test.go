@@ -144,18 +144,22 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// TestListNeedsRoot runs list without privileges: records that it may not read must be an error, not an empty list.
-func TestListNeedsRoot(t *testing.T) {
+// TestNeedsRoot runs commands without privileges: records that they may not read must be an error, neither an empty list
+// nor a finding of doctor.
+func TestNeedsRoot(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	must(t, os.Mkdir(filepath.Join(dir, "attach"), 0o700))
-	cmd := exec.Command("/proc/self/exe", "list")
-	cmd.Args[0] = "fairlead"
-	cmd.Env = []string{"FAIRLEAD_RUN=" + dir}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	must(t, os.Chmod(filepath.Dir(dir), 0o755)) // the parent of the test's own directory
-	out, err := cmd.CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "permission denied\nThis needs root: run the same command with sudo") {
-		t.Errorf("%v: %s", err, out)
+	for _, command := range []string{"list", "doctor"} {
+		cmd := exec.Command("/proc/self/exe", command)
+		cmd.Args[0] = "fairlead"
+		cmd.Env = []string{"FAIRLEAD_RUN=" + dir, "FAIRLEAD_LIB=" + dir, "NETCONFPATH=" + dir}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		out, err := cmd.CombinedOutput()
+		if err == nil || cmd.ProcessState.ExitCode() != exitFailed ||
+			!strings.Contains(string(out), "permission denied\nThis needs root: run the same command with sudo") {
+			t.Errorf("%s: %v: %s", command, err, out)
+		}
 	}
 }
