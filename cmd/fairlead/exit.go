@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/fairlead/fairlead/agent/config"
+	"github.com/fairlead/fairlead/agent/policy/manifest"
 	"github.com/fairlead/fairlead/cni"
 )
 
@@ -94,6 +95,9 @@ func exitCode(err error) int {
 		return exitInvalid
 	}
 	if _, ok := errors.AsType[*config.InvalidError](err); ok {
+		return exitInvalid
+	}
+	if _, ok := errors.AsType[*manifest.InvalidError](err); ok {
 		return exitInvalid
 	}
 	if _, ok := errors.AsType[invalidError](err); ok {

@@ -23,6 +23,9 @@ func TestErrors(t *testing.T) {
 	write(t, dir, "2.conf", `{"cniVersion": "1.0.0", "name": "two", "type": "ptp"}`)
 	service := filepath.Join(t.TempDir(), "service.yaml")
 	write(t, filepath.Dir(service), "service.yaml", "kind: Service\n")
+	policies, agent := t.TempDir(), filepath.Join(filepath.Dir(service), "agent.yaml")
+	write(t, policies, "bad.yaml", "policy: [")
+	write(t, filepath.Dir(agent), "agent.yaml", "policy: {enabled: true, directory: "+policies+"}\n")
 	env := map[string]string{"NETCONFPATH": dir, "CNI_PATH": empty, "FAIRLEAD_RUN": empty}
 	for _, c := range []struct {
 		line string
@@ -59,6 +62,8 @@ func TestErrors(t *testing.T) {
 		{"fairlead dhcp-daemon status --socketpath /no/dhcp.sock", nil, 1,
 			"fairlead: no DHCP daemon answers at /no/dhcp.sock: no such file or directory\nStart it: systemctl start fairlead-dhcp.socket"},
 		{"fairlead policy explain --kernel-only shop/web 10.0.0.1 80", nil, 2, "\"shop/web\" is not an address, and the kernel knows no names of pods\nType: fairlead policy explain"},
+		{"fairlead policy check --config " + agent, nil, 3, policies + "/bad.yaml: document 1: "},
+		{"fairlead policy list --config " + agent, nil, 1, "are the files in " + policies + ", not in a store\nChange the files; to list their policies, type: fairlead policy check\n"},
 		{"fairlead docker-plugin --socket=", nil, 2, "--socket is empty\nType: fairlead docker-plugin --help"},
 	} {
 		t.Run(c.line, func(t *testing.T) {

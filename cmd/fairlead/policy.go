@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"strconv"
@@ -194,9 +193,6 @@ func (a *app) readWorld(ctx context.Context, f *policyFlags) (*policy.World, err
 		w, skipped, err := manifest.Load(a.stdin, f.files...)
 		if len(skipped) > 0 {
 			fmt.Fprintln(a.stderr, "skipped objects of other kinds:", skipped)
-		}
-		if _, unread := errors.AsType[*fs.PathError](err); err != nil && !unread {
-			err = invalidError{err}
 		}
 		return w, err
 	}

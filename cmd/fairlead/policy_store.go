@@ -25,7 +25,7 @@ func (a *app) withPolicyStore(f *agentFlags, use storeUse, c *cobra.Command, do 
 		case conf.Store.Kubernetes.Kubeconfig != "":
 			return errors.New("the store is the Kubernetes API: change its policies with kubectl")
 		case conf.Policy.Directory != "":
-			return fmt.Errorf("the policies of this host are the files in %s: change them there", conf.Policy.Directory)
+			return fmt.Errorf("the policies of this host are the files in %s, not in a store\nChange the files; to list their policies, type: fairlead policy check", conf.Policy.Directory)
 		}
 		return run(c, args)
 	}

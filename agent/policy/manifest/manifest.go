@@ -44,12 +44,20 @@ func Load(stdin io.Reader, files ...string) (w *policy.World, skipped Skipped, e
 			return nil, nil, fmt.Errorf("read the policies: %w", err)
 		}
 		if err := l.documents(raw); err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", file, err)
+			return nil, nil, &InvalidError{fmt.Errorf("%s: %w", file, err)}
 		}
 	}
 	l.nameNamespaces()
 	return l.w, l.skipped, nil
 }
+
+// InvalidError reports a file whose content is not valid.
+type InvalidError struct{ err error }
+
+func (e *InvalidError) Error() string { return e.err.Error() }
+
+// Unwrap returns the problem.
+func (e *InvalidError) Unwrap() error { return e.err }
 
 // Parse reads the objects of a text, as Load does. It adds no namespaces for pods.
 func Parse(text []byte) (w *policy.World, skipped Skipped, err error) {
