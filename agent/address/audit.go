@@ -94,6 +94,9 @@ func (a *audit) documents() {
 
 const waits = "it becomes free after the grace period, or now: fairlead ipam release --node "
 
+// removed reports whether a node is gone. An agent that has just started is alive before it has published its node.
+func (a *audit) removed(node string) bool { return a.s.Nodes[node] == nil && !a.s.Alive[node] }
+
 func (a *audit) blocks() {
 	var all []*cluster.Block
 	for _, b := range a.s.Blocks {
@@ -106,7 +109,7 @@ func (a *audit) blocks() {
 		case !slices.ContainsFunc(n.Subnets, func(x cluster.Subnet) bool { return x.CIDR.Overlaps(b.CIDR) && x.Assign != cluster.AssignCluster }):
 			a.find(subject, "it is in no subnet of its network that is assigned in blocks", "release it")
 		}
-		if a.s.Nodes[b.Node] == nil {
+		if a.removed(b.Node) {
 			a.find(subject, fmt.Sprintf("it belongs to node %s, which was removed", b.Node), waits+b.Node)
 		}
 	}
@@ -193,7 +196,7 @@ func (a *audit) addresses() {
 		switch {
 		case x.Node == "":
 		case x.Node != a.node:
-			if a.s.Nodes[x.Node] == nil {
+			if a.removed(x.Node) {
 				a.find(subject, fmt.Sprintf("it is on node %s, which was removed", x.Node), waits+x.Node)
 			}
 		case !slices.ContainsFunc(a.h.Held[x.Network], func(h ipam.Allocation) bool { return h.Addr == x.IP }):

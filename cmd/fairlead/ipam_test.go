@@ -125,7 +125,12 @@ func TestIPAMCheck(t *testing.T) {
 	storetest.Put(t, h.s, "addresses/default/10.250.0.4", `{"owner": "ns/x", "node": "other", "container": "c7"}`)
 	storetest.Put(t, h.s, "addresses/default/10.250.0.5", `{"owner": "ns/y", "node": "here", "container": "c8"}`)
 	storetest.Put(t, h.s, "nodes/bad", `{`)
+	h.block("10.244.0.96/28", "starting")
+	storetest.Put(t, h.s, "alive/starting", `{}`)
 	code, out, errs := h.run("check")
+	if strings.Contains(out, "node starting, which was removed") {
+		t.Errorf("a node whose agent has just started counts as removed:\n%s", out)
+	}
 	for _, words := range []string{
 		"address 10.244.0.18 of network default: container c1 eth0 holds it but has no attachment",
 		"address 10.9.0.3 of network default: container c2 eth0 holds it, but it is free in the store",
