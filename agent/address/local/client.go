@@ -71,7 +71,10 @@ func (d Dir) CallAnd(ctx context.Context, op string, args, result any, then func
 		return &AwayError{d.Socket(), err} // the agent stopped or is restarting
 	}
 	if err != nil {
-		return fmt.Errorf("ask the agent at %s to %s: %w", d.Socket(), op, err)
+		if ctx.Err() != nil { // instead of the timeout of the connection, which ended the call
+			err = context.Cause(ctx)
+		}
+		return fmt.Errorf("ask the agent at %s: %w", d.Socket(), err)
 	}
 	if answer.Error != nil {
 		return answer.Error
@@ -80,7 +83,7 @@ func (d Dir) CallAnd(ctx context.Context, op string, args, result any, then func
 		return nil
 	}
 	if err := json.Unmarshal(answer.Result, result); err != nil {
-		return fmt.Errorf("read the answer of the agent at %s to %s: %w", d.Socket(), op, err)
+		return fmt.Errorf("read the answer of the agent at %s: %w", d.Socket(), err)
 	}
 	if err := then(); err != nil {
 		return err

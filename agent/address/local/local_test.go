@@ -270,3 +270,18 @@ func TestAnswers(t *testing.T) {
 		}
 	}
 }
+
+// TestCancelledCall verifies that the error of a cancelled call has the caller's reason, not the connection's timeout.
+func TestCancelledCall(t *testing.T) {
+	t.Parallel()
+	d := Open(t.TempDir(), t.TempDir())
+	must(t, os.MkdirAll(filepath.Dir(d.Socket()), 0o755))
+	l, err := net.Listen("unix", d.Socket())
+	must(t, err)
+	defer l.Close()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("the caller's reason"))
+	if err := d.Call(ctx, "op", struct{}{}, nil); err == nil || err.Error() != "ask the agent at "+d.Socket()+": the caller's reason" {
+		t.Error(err)
+	}
+}
