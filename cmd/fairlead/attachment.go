@@ -253,6 +253,9 @@ func (s *session) check(ctx context.Context) error {
 		if s.known() {
 			return err
 		}
+		if _, err := os.Stat(s.rt.NetNS); errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("there is no network namespace %s\nType: fairlead list", s.rt.NetNS)
+		}
 		return cmp.Or(s.needNetns(), fmt.Errorf("%s has no interface %s on network %s\nType: fairlead list",
 			shownName(s.rt.ContainerID, s.rt.NetNS), s.rt.IfName, s.list.Name))
 	}
