@@ -156,7 +156,7 @@ func (n network) waitForNetns(ctx context.Context, name string) error {
 	if err == nil {
 		err = n.dir.Call(ctx, local.OpNetwork, local.NetworkArgs{Network: name}, nil)
 	}
-	if _, ok := errors.AsType[*local.AwayError](err); ok {
+	if _, away := errors.AsType[*local.AwayError](err); away || err != nil && ctx.Err() != nil {
 		return cni.Errorf(cni.CodeTryAgainLater, "network %s: %w", name, err)
 	}
 	if e, ok := errors.AsType[*local.Error](err); ok {
