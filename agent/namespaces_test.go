@@ -14,19 +14,28 @@ import (
 	"github.com/fairlead/fairlead/kernel/reconcile"
 )
 
-// TestNamespaceOfADD checks that the agent leaves a network's namespace while a plugin attaches a container in it, and
-// removes it afterwards.
-func TestNamespaceOfADD(t *testing.T) {
-	t.Parallel()
+// networkNamespace returns a reconciler, and a network with the path of its namespace, which is removed with the test.
+func networkNamespace(t *testing.T, word string) (k *kernelReconciler, network, path string) {
+	t.Helper()
 	kerneltest.Host(t)
 	k, err := newKernelReconciler(&config.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer k.close()
-	network := fmt.Sprintf("add-%d", os.Getpid())
-	path := local.NetnsPath(network)
-	t.Cleanup(func() { _ = netns.Remove("", path) })
+	network = fmt.Sprintf("%s-%d", word, os.Getpid())
+	path = local.NetnsPath(network)
+	t.Cleanup(func() {
+		k.close()
+		_ = netns.Remove("", path)
+	})
+	return k, network, path
+}
+
+// TestNamespaceOfADD checks that the agent leaves a network's namespace while a plugin attaches a container in it, and
+// removes it afterwards.
+func TestNamespaceOfADD(t *testing.T) {
+	t.Parallel()
+	k, network, path := networkNamespace(t, "add")
 	if err := netns.Create("", path); err != nil {
 		t.Fatal(err)
 	}
@@ -57,15 +66,7 @@ func TestNamespaceOfADD(t *testing.T) {
 // namespace open. The agent mounts it again, so the containers keep their links. Another namespace at the path replaces it.
 func TestDeletedNamespacePath(t *testing.T) {
 	t.Parallel()
-	kerneltest.Host(t)
-	k, err := newKernelReconciler(&config.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer k.close()
-	network := fmt.Sprintf("deleted-%d", os.Getpid())
-	path := local.NetnsPath(network)
-	t.Cleanup(func() { _ = netns.Remove("", path) })
+	k, network, path := networkNamespace(t, "deleted")
 	reconciled := func() *netns.Handle {
 		t.Helper()
 		rep := &reconcile.Report{}
