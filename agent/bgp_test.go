@@ -23,7 +23,7 @@ import (
 // the node's.
 func TestRefusedRoutes(t *testing.T) {
 	t.Parallel()
-	kerneltest.Host(t)
+	ownHost(t)
 	kerneltest.Run(t, "ip", "link", "add", "up0", "type", "veth", "peer", "name", "up1")
 	kerneltest.Run(t, "ip", "link", "set", "up0", "up")
 	kerneltest.Run(t, "ip", "link", "set", "up1", "up")

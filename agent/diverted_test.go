@@ -17,7 +17,7 @@ import (
 // in a later run without a list, until a list finds the agent's route again.
 func TestDivertedRoutes(t *testing.T) {
 	t.Parallel()
-	kerneltest.Host(t)
+	ownHost(t)
 	kerneltest.Run(t, "ip", "link", "add", "eth0", "up", "type", "veth", "peer", "name", "eth0p")
 	kerneltest.Run(t, "ip", "link", "set", "eth0p", "up")
 	kerneltest.Run(t, "ip", "addr", "add", "192.0.2.1/24", "dev", "eth0")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 	"testing"
 
 	"github.com/fairlead/fairlead/agent/address/local"
@@ -14,31 +15,38 @@ import (
 	"github.com/fairlead/fairlead/kernel/reconcile"
 )
 
-// networkNamespace returns a reconciler, and a network with the path of its namespace, which is removed with the test.
-func networkNamespace(t *testing.T, word string) (k *kernelReconciler, network, path string) {
+// ownHost moves the test to a host of its own, with its own /run: a reconciler removes every namespace of a network there that
+// nobody needs. It returns the path of the mount namespace.
+func ownHost(t *testing.T) (mounts string) {
 	t.Helper()
 	kerneltest.Host(t)
-	k, err := newKernelReconciler(&config.Config{})
+	kerneltest.PrivateMounts(t)
+	if err := syscall.Mount("test", "/run", "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("/proc/%d/task/%d/ns/mnt", os.Getpid(), syscall.Gettid())
+}
+
+// networkNamespace creates the namespace of the network "blue", and returns its path and a reconciler.
+func networkNamespace(t *testing.T) (k *kernelReconciler, path string) {
+	t.Helper()
+	k, err := newKernelReconciler(&config.Config{MountNamespace: ownHost(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	network = fmt.Sprintf("%s-%d", word, os.Getpid())
-	path = local.NetnsPath(network)
-	t.Cleanup(func() {
-		k.close()
-		_ = netns.Remove("", path)
-	})
-	return k, network, path
+	t.Cleanup(k.close)
+	path = local.NetnsPath("blue")
+	if err := netns.Create(k.conf.MountNamespace, path); err != nil {
+		t.Fatal(err)
+	}
+	return k, path
 }
 
 // TestNamespaceOfADD checks that the agent leaves a network's namespace while a plugin attaches a container in it, and
 // removes it afterwards.
 func TestNamespaceOfADD(t *testing.T) {
 	t.Parallel()
-	k, network, path := networkNamespace(t, "add")
-	if err := netns.Create("", path); err != nil {
-		t.Fatal(err)
-	}
+	k, path := networkNamespace(t)
 	plugin, err := netns.Open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -47,14 +55,14 @@ func TestNamespaceOfADD(t *testing.T) {
 	if err := plugin.LockShared(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := k.removeNamespace(network); err != errAttaching {
+	if err := k.removeNamespace("blue"); err != errAttaching {
 		t.Errorf("during the ADD: %v", err)
 	}
 	if !plugin.IsAt(path) {
 		t.Fatal("the namespace was removed during the ADD")
 	}
 	plugin.Unlock()
-	if err := k.removeNamespace(network); err != nil {
+	if err := k.removeNamespace("blue"); err != nil {
 		t.Errorf("after the ADD: %v", err)
 	}
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
@@ -66,11 +74,11 @@ func TestNamespaceOfADD(t *testing.T) {
 // namespace open. The agent mounts it again, so the containers keep their links. Another namespace at the path replaces it.
 func TestDeletedNamespacePath(t *testing.T) {
 	t.Parallel()
-	k, network, path := networkNamespace(t, "deleted")
+	k, path := networkNamespace(t)
 	reconciled := func() *netns.Handle {
 		t.Helper()
 		rep := &reconcile.Report{}
-		k.reconcileNamespaces([]desired.Namespace{{Network: network}}, false, rep)
+		k.reconcileNamespaces([]desired.Namespace{{Network: "blue"}}, false, rep)
 		if err := errors.Join(rep.Errors...); err != nil {
 			t.Fatal(err)
 		}
@@ -88,10 +96,10 @@ func TestDeletedNamespacePath(t *testing.T) {
 	if !reconciled().SameAs(first) {
 		t.Error("the path leads to another namespace after it was deleted")
 	}
-	if err := errors.Join(netns.Remove("", path), netns.Create("", path)); err != nil {
+	if err := errors.Join(netns.Remove("", path), netns.Create(k.conf.MountNamespace, path)); err != nil {
 		t.Fatal(err)
 	}
-	if now := reconciled(); now.SameAs(first) || !now.SameAs(k.namespaces[network].ns) {
+	if now := reconciled(); now.SameAs(first) || !now.SameAs(k.namespaces["blue"].ns) {
 		t.Error("the agent does not use the namespace that replaced the network's")
 	}
 }

@@ -155,7 +155,7 @@ func TestPublishedAddressesOfThisMachine(t *testing.T) {
 // have no name of the link, a label of an IPv4 address may differ from it, and a renamed link has another one.
 func TestUnderlayEvents(t *testing.T) {
 	t.Parallel()
-	kerneltest.Host(t)
+	ownHost(t)
 	ip := func(args string) { kerneltest.Run(t, append([]string{"ip"}, strings.Fields(args)...)...) }
 	for _, args := range []string{
 		"link add eth0 type veth peer name eth1", "link set eth0 up", "addr add 192.0.2.1/24 dev eth0", "addr add 2001:db8::1/64 dev eth0 nodad",

@@ -3,7 +3,6 @@ package agent
 import (
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/fairlead/fairlead/agent/backend"
@@ -14,11 +13,7 @@ import (
 // TestRemoveObjects removes the objects of an earlier agent, and nothing else.
 func TestRemoveObjects(t *testing.T) {
 	t.Parallel()
-	kerneltest.Host(t)
-	kerneltest.PrivateMounts(t)
-	if err := syscall.Mount("test", "/run", "tmpfs", 0, ""); err != nil { // the namespaces of isolated networks are in /run
-		t.Fatal(err)
-	}
+	ownHost(t)
 	run := filepath.Join(t.TempDir(), "run")
 	kerneltest.Run(t, "ip", "link", "add", "up0", "type", "veth", "peer", "name", "up1")
 	kerneltest.Run(t, "ip", "link", "set", "up0", "up")
