@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 )
 
@@ -23,12 +24,8 @@ func (s *Snapshot) Fits(n *Network) error {
 		if !peers && (n.Isolated || m.Isolated) {
 			continue
 		}
-		for _, a := range n.Subnets {
-			for _, b := range m.Subnets {
-				if a.CIDR.Overlaps(b.CIDR) {
-					errs = append(errs, fmt.Errorf("network %s: its subnet %s overlaps with %s of network %s, and each has to reach the other", n.Name, a.CIDR, b.CIDR, name))
-				}
-			}
+		for _, o := range overlaps(n, m) {
+			errs = append(errs, fmt.Errorf("network %s: its subnet %s overlaps with %s of network %s, and each has to reach the other", n.Name, o.a, o.b, name))
 		}
 	}
 	for _, p := range n.Peers {
@@ -49,20 +46,32 @@ func (s *Snapshot) Overlap(n *Network) error {
 	if n.Isolated {
 		return nil
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.Networks)) {
-		m := s.Networks[name]
-		if name == n.Name || m.Isolated {
-			continue
+	first := ""
+	for name, m := range s.Networks {
+		if name != n.Name && !m.Isolated && (first == "" || name < first) && len(overlaps(n, m)) > 0 && s.precedes(m, n) {
+			first = name
 		}
-		for _, a := range n.Subnets {
-			for _, b := range m.Subnets {
-				if a.CIDR.Overlaps(b.CIDR) && s.precedes(m, n) {
-					return fmt.Errorf("its subnet %s overlaps with %s of network %s, so nodes claim no new addresses of it", a.CIDR, b.CIDR, name)
-				}
+	}
+	if first == "" {
+		return nil
+	}
+	o := overlaps(n, s.Networks[first])[0]
+	return fmt.Errorf("its subnet %s overlaps with %s of network %s, so nodes claim no new addresses of it", o.a, o.b, first)
+}
+
+// overlap is a subnet of one network that overlaps a subnet of another one.
+type overlap struct{ a, b netip.Prefix }
+
+// overlaps returns the overlaps of two networks.
+func overlaps(n, m *Network) (list []overlap) {
+	for _, a := range n.Subnets {
+		for _, b := range m.Subnets {
+			if a.CIDR.Overlaps(b.CIDR) {
+				list = append(list, overlap{a.CIDR, b.CIDR})
 			}
 		}
 	}
-	return nil
+	return list
 }
 
 // precedes reports whether a network takes precedence over another one that it overlaps.
@@ -186,12 +195,8 @@ func checkDistinct(hub string, a, b *Network) error {
 	if a == nil || b == nil || a.Name == b.Name {
 		return nil
 	}
-	for _, x := range a.Subnets {
-		for _, y := range b.Subnets {
-			if x.CIDR.Overlaps(y.CIDR) {
-				return fmt.Errorf("network %s: its peers %s and %s overlap in %s and %s, so it could not tell them apart", hub, a.Name, b.Name, x.CIDR, y.CIDR)
-			}
-		}
+	if list := overlaps(a, b); len(list) > 0 {
+		return fmt.Errorf("network %s: its peers %s and %s overlap in %s and %s, so it could not tell them apart", hub, a.Name, b.Name, list[0].a, list[0].b)
 	}
 	return nil
 }
