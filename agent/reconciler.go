@@ -235,6 +235,9 @@ func (h *home) update(index int, addrs []netip.Addr) {
 // homeOf returns the home, if it is one of the default routes' links, or else the first one. A new agent's home has the
 // addresses that this machine published.
 func (k *kernelReconciler) homeOf(list []*kernel.LinkInfo, published []netip.Addr) *kernel.LinkInfo {
+	if len(list) == 1 {
+		return list[0] // nothing to look up
+	}
 	addrs := k.home.addrs
 	if k.home.index == 0 {
 		addrs = published
