@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"github.com/fairlead/fairlead/cni/rawjson"
 	"github.com/fairlead/fairlead/libcni"
 	ipamplugins "github.com/fairlead/fairlead/plugins/ipam"
+	"github.com/fairlead/fairlead/plugins/link"
 )
 
 // pool is a range of addresses from which host-local gives each one to a single container of its network.
@@ -19,11 +21,7 @@ type pool struct {
 
 // pools returns the ranges of a plugin whose containers share a bridge, or the host's routes, with those of other networks.
 func pools(at string, conf *libcni.NetworkConfig, request []byte) (list []pool) {
-	bridge := text(request, "bridge")
-	if bridge == "" {
-		bridge = "cni0"
-	}
-	places := map[string]string{"bridge": "the bridge " + bridge, "ptp": "the host"}
+	places := map[string]string{"bridge": "the bridge " + cmp.Or(text(request, "bridge"), link.DefaultBridge), "ptp": "the host"}
 	place := places[conf.Network.Type]
 	if vlan, ok := rawjson.Find(request, "vlan"); ok && place != "" {
 		place += ", VLAN " + string(vlan.Raw)

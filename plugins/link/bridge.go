@@ -12,11 +12,14 @@ import (
 	"github.com/fairlead/fairlead/plugins/ruleset"
 )
 
+// DefaultBridge is the bridge of a configuration that names none.
+const DefaultBridge = "cni0"
+
 // Bridge returns the plugin that connects a host's containers to a bridge.
 func Bridge() plugin.Plugin {
 	return plugin.Plugin{
 		Name: "bridge", About: "connects the containers of a host to a bridge, which can be their gateway",
-		New: func() plugin.Config { return &bridge{Bridge: "cni0"} },
+		New: func() plugin.Config { return &bridge{Bridge: DefaultBridge} },
 	}
 }
 
