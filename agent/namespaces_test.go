@@ -30,11 +30,7 @@ func ownHost(t *testing.T) (mounts string) {
 // networkNamespace creates the namespace of the network "blue", and returns its path and a reconciler.
 func networkNamespace(t *testing.T) (k *kernelReconciler, path string) {
 	t.Helper()
-	k, err := newKernelReconciler(&config.Config{MountNamespace: ownHost(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(k.close)
+	k = openReconciler(t, &config.Config{MountNamespace: ownHost(t)})
 	path = local.NetnsPath("blue")
 	if err := netns.Create(k.conf.MountNamespace, path); err != nil {
 		t.Fatal(err)

@@ -18,6 +18,17 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
+// openReconciler returns a reconciler that is closed with the test.
+func openReconciler(t *testing.T, c *config.Config) *kernelReconciler {
+	t.Helper()
+	k, err := newKernelReconciler(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.close)
+	return k
+}
+
 // TestLoopbackUnderlay checks that the MTU is that of the uplinks if the node's address is on lo, and that no tunnel is
 // bound to lo if its MTU is smaller.
 func TestLoopbackUnderlay(t *testing.T) {
@@ -222,14 +233,7 @@ func TestUnderlayWithoutDefaultRoute(t *testing.T) {
 	} {
 		kerneltest.Run(t, append([]string{"ip"}, strings.Fields(args)...)...)
 	}
-	open := func() *kernelReconciler {
-		k, err := newKernelReconciler(&config.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(k.close)
-		return k
-	}
+	open := func() *kernelReconciler { return openReconciler(t, &config.Config{}) }
 	k := open()
 	if h, err := k.host(nil, nil); err != nil || h.Underlay.Link != "eth0" {
 		t.Fatalf("with a default route: got %+v, %v", h, err)
@@ -262,14 +266,7 @@ func TestUnderlayWithSecondDefaultRoute(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
 	ip := func(args string) { kerneltest.Run(t, append([]string{"ip"}, strings.Fields(args)...)...) }
-	open := func() *kernelReconciler {
-		k, err := newKernelReconciler(&config.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(k.close)
-		return k
-	}
+	open := func() *kernelReconciler { return openReconciler(t, &config.Config{}) }
 	for _, args := range []string{
 		"link add eth0 type veth peer name peer0", "link set eth0 up", "link set peer0 up", "addr add 192.0.2.1/24 dev eth0",
 		"link add vpn0 type veth peer name peer1", "link set vpn0 up", "link set peer1 up", "addr add 198.51.100.1/24 dev vpn0",

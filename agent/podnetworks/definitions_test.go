@@ -98,6 +98,17 @@ func (b breaking) Read([]byte) (int, error) {
 	return 0, io.ErrUnexpectedEOF
 }
 
+// managerOf returns a manager for an API, and its directory.
+func managerOf(t *testing.T, url string) (*Manager, podstate.Dir) {
+	t.Helper()
+	client, err := kube.Client(kube.Options{Config: &rest.Config{Host: url}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := podstate.Open(local.Open(t.TempDir(), t.TempDir()))
+	return NewManager(Options{Client: client, Dir: dir, Log: slog.New(slog.DiscardHandler)}), dir
+}
+
 // TestAnswersOfAProxy checks that what a proxy answers in the place of the API removes no definition from the disk.
 func TestAnswersOfAProxy(t *testing.T) {
 	t.Parallel()
@@ -110,12 +121,7 @@ func TestAnswersOfAProxy(t *testing.T) {
 		answers = answers[1:]
 	}))
 	t.Cleanup(api.Close)
-	client, err := kube.Client(kube.Options{Config: &rest.Config{Host: api.URL}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := podstate.Open(local.Open(t.TempDir(), t.TempDir()))
-	m := NewManager(Options{Client: client, Dir: dir, Log: slog.New(slog.DiscardHandler)})
+	m, dir := managerOf(t, api.URL)
 	if _, err := m.list(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -149,12 +155,7 @@ func TestSpecOfAnyType(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	t.Cleanup(api.Close)
-	client, err := kube.Client(kube.Options{Config: &rest.Config{Host: api.URL}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := podstate.Open(local.Open(t.TempDir(), t.TempDir()))
-	m := NewManager(Options{Client: client, Dir: dir, Log: slog.New(slog.DiscardHandler)})
+	m, dir := managerOf(t, api.URL)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); m.follow(ctx) }()

@@ -226,15 +226,22 @@ func FuzzFiles(f *testing.F) {
 	})
 }
 
-// TestAnswers checks what a caller is told when the agent's answer is incomplete, invalid, or an error. Only an agent
-// that stops or restarts counts as away.
-func TestAnswers(t *testing.T) {
-	t.Parallel()
+// listening returns the directories of an agent, and its socket, which is closed with the test.
+func listening(t *testing.T) (Dir, net.Listener) {
+	t.Helper()
 	d := Open(t.TempDir(), t.TempDir())
 	must(t, os.MkdirAll(filepath.Dir(d.Socket()), 0o755))
 	l, err := net.Listen("unix", d.Socket())
 	must(t, err)
-	defer l.Close()
+	t.Cleanup(func() { l.Close() })
+	return d, l
+}
+
+// TestAnswers checks what a caller is told when the agent's answer is incomplete, invalid, or an error. Only an agent
+// that stops or restarts counts as away.
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	d, l := listening(t)
 	version := fmt.Sprintf(`{"v":%d,`, ProtocolVersion)
 	for _, c := range []struct {
 		answer, want string
@@ -274,11 +281,7 @@ func TestAnswers(t *testing.T) {
 // TestCancelledCall verifies that the error of a cancelled call has the caller's reason, not the connection's timeout.
 func TestCancelledCall(t *testing.T) {
 	t.Parallel()
-	d := Open(t.TempDir(), t.TempDir())
-	must(t, os.MkdirAll(filepath.Dir(d.Socket()), 0o755))
-	l, err := net.Listen("unix", d.Socket())
-	must(t, err)
-	defer l.Close()
+	d, _ := listening(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("the caller's reason"))
 	if err := d.Call(ctx, "op", struct{}{}, nil); err == nil || err.Error() != "ask the agent at "+d.Socket()+": the caller's reason" {
