@@ -1,5 +1,5 @@
-// Package etcdtest gives tests a real etcd, with one or more members: that of Debian's etcd-server, or the current one. Tests can kill, pause
-// and restart them. Everything ends with the test.
+// Package etcdtest gives tests a real etcd, with one or more members: Debian's etcd-server, or the current version. Tests
+// can kill, pause and restart them. Everything ends with the test.
 package etcdtest
 
 import (

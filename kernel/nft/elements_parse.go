@@ -19,8 +19,8 @@ type bound struct {
 	extra     bool // has a timeout, a comment or a statement, which Elements does not write
 }
 
-// Parse decodes the kernel's list of elements, values by key. regular is false if there is something that Add would not have written: then only Flush can be relied upon to delete the
-// elements.
+// Parse decodes the kernel's list of elements, values by key. regular is false if the list has something that Add does not
+// write. Then only Flush certainly deletes all elements.
 func (s *Elements) Parse(msgs [][]byte) (elements map[string]string, regular bool) {
 	list := s.bounds(msgs)
 	regular = !slices.ContainsFunc(list, func(b bound) bool { return b.extra })
